@@ -1,0 +1,4 @@
+//! The catalogue of built-in kinds: their names, versions, subresources, schemas, defaults, validation, columns.
+//!
+//! Kubernetes keeps these in `pkg/apis` and `pkg/registry`. Pure data and pure functions over values; no I/O. Depends on
+//! `object-model` only.

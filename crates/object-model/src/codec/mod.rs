@@ -1,0 +1,1 @@
+//! Objects as bytes: JSON, YAML and Kubernetes protobuf, and their canonical form.

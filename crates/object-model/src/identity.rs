@@ -1,0 +1,1 @@
+//! Who an object is: group, version, kind, resource, key.

@@ -1,0 +1,1 @@
+//! A number or a piece of text, as ports and percentages are given.

@@ -1,0 +1,1 @@
+//! Access to `ObjectMeta` and owner references in a value.

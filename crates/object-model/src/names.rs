@@ -1,0 +1,1 @@
+//! Name rules: DNS labels and subdomains, label keys and values, qualified names, generateName.

@@ -1,0 +1,1 @@
+//! Exact amounts of resources, with their suffixes.

@@ -1,0 +1,1 @@
+//! The `Status` object: how every error is told to a client.

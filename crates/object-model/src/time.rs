@@ -1,0 +1,1 @@
+//! Times with seconds and microseconds, and durations, as Kubernetes writes them.

@@ -1,0 +1,1 @@
+//! The default storage engine: an embedded, crash-safe store on redb.

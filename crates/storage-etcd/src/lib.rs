@@ -1,0 +1,1 @@
+//! The storage engine for clusters: a real etcd, v3 API.
