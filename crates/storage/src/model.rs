@@ -1,6 +1,6 @@
 //! The vocabulary of a store: revisions, reads, transactions, watches and what can go wrong.
 
-use std::{fmt, time::Duration};
+use std::{collections::HashSet, fmt, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -82,7 +82,9 @@ pub enum Expected {
 /// A change to one key. A transaction names each key at most once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// With a `ttl`, the store deletes the key (with an event) that long after this put, unless it is put again.
+    /// With a `ttl`, the store deletes the key (with an event) that long after this put, unless it is put again: the
+    /// last put alone decides. An engine may round a `ttl` up to its own smallest, and be a few seconds late.
+    /// A put is a change even if the value is the same.
     Put { key: String, value: Bytes, ttl: Option<Duration> },
     /// Deleting a key that does not exist changes nothing.
     Delete { key: String },
@@ -115,6 +117,56 @@ pub struct Transaction {
     pub durability: Durability,
 }
 
+impl Transaction {
+    pub fn require(mut self, key: impl Into<String>, expected: Expected) -> Self {
+        self.compares.push(Compare { key: key.into(), expected });
+        self
+    }
+
+    pub fn put(mut self, key: impl Into<String>, value: impl Into<Bytes>) -> Self {
+        self.operations.push(Operation::Put { key: key.into(), value: value.into(), ttl: None });
+        self
+    }
+
+    pub fn put_with_ttl(mut self, key: impl Into<String>, value: impl Into<Bytes>, ttl: Duration) -> Self {
+        self.operations.push(Operation::Put { key: key.into(), value: value.into(), ttl: Some(ttl) });
+        self
+    }
+
+    pub fn delete(mut self, key: impl Into<String>) -> Self {
+        self.operations.push(Operation::Delete { key: key.into() });
+        self
+    }
+
+    pub fn relaxed(mut self) -> Self {
+        self.durability = Durability::Relaxed;
+        self
+    }
+
+    /// What every engine checks before anything else: keys are not empty and contain no NUL, no key is changed twice,
+    /// no value is too large.
+    pub fn validate(&self) -> Result<(), Error> {
+        let keys = self.compares.iter().map(|compare| compare.key.as_str());
+        for key in keys.chain(self.operations.iter().map(Operation::key)) {
+            if key.is_empty() || key.contains('\0') {
+                return Err(Error::Invalid(format!("the key {key:?} is empty or contains a NUL")));
+            }
+        }
+        let mut changed = HashSet::new();
+        for operation in &self.operations {
+            if self.operations.len() > 1 && !changed.insert(operation.key()) {
+                return Err(Error::Invalid(format!("the key {} is changed twice", operation.key())));
+            }
+            if let Operation::Put { key, value, .. } = operation
+                && value.len() > MAX_VALUE_BYTES
+            {
+                return Err(Error::TooLarge { key: key.clone(), bytes: value.len() });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// How a transaction ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -142,6 +194,7 @@ pub enum WatchEvent {
 
 /// The events of one watch. Dropping it ends the watch. After an `Err` item (for example
 /// [`Error::Compacted`] when the reader was too slow) the watch has ended; an engine never drops an event silently.
+#[derive(Debug)]
 pub struct Watch {
     events: mpsc::Receiver<Result<WatchEvent, Error>>,
 }
@@ -193,16 +246,18 @@ pub trait Store: Send + Sync + 'static {
     /// The keys of a range in order. `At::revision` is the revision to continue at.
     async fn range(&self, range: Range) -> Result<At<Page>, Error>;
 
-    /// Compare and commit. Dropping the future does not undo it.
+    /// Compare and commit, after [`Transaction::validate`]. Dropping the future does not undo it.
     async fn commit(&self, transaction: Transaction) -> Result<Outcome, Error>;
 
     /// Every change of keys with `prefix` at revisions greater than `after`, first those of history, then those to
-    /// come, each exactly once and in order.
+    /// come, each exactly once and in order. An `after` below the compaction revision is [`Error::Compacted`], one that
+    /// the store has not reached is [`Error::FutureRevision`]: either from the call or as the first item.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error>;
 
     /// Asks every open watch of this store to report [`WatchEvent::Progress`] soon.
     async fn request_progress(&self) -> Result<(), Error>;
 
-    /// Forgets history below `revision`: values that were already superseded at it. Current values stay.
+    /// Forgets history below `revision`: values that were already superseded at it. Current values stay; reads at
+    /// `revision` and watches after it still work. Done already is fine; in the future is [`Error::FutureRevision`].
     async fn compact(&self, revision: Revision) -> Result<(), Error>;
 }
