@@ -7,6 +7,9 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::codec::json;
+use crate::go_text;
+
 /// A path into an object, such as `spec.containers[0].ports[1].name` or `metadata.labels[app]`.
 #[derive(Clone, Copy, Debug)]
 pub enum Path<'a> {
@@ -57,7 +60,9 @@ pub enum ErrorKind {
     NotSupported,
     Forbidden,
     TooLong,
+    TooShort,
     TooMany,
+    TooFew,
     TypeInvalid,
     Internal,
 }
@@ -73,7 +78,9 @@ impl ErrorKind {
             ErrorKind::NotSupported => "FieldValueNotSupported",
             ErrorKind::Forbidden => "FieldValueForbidden",
             ErrorKind::TooLong => "FieldValueTooLong",
+            ErrorKind::TooShort => "FieldValueTooShort",
             ErrorKind::TooMany => "FieldValueTooMany",
+            ErrorKind::TooFew => "FieldValueTooFew",
             ErrorKind::TypeInvalid => "FieldValueTypeInvalid",
             ErrorKind::Internal => "InternalError",
         }
@@ -88,7 +95,9 @@ impl ErrorKind {
             ErrorKind::NotSupported => "Unsupported value",
             ErrorKind::Forbidden => "Forbidden",
             ErrorKind::TooLong => "Too long",
+            ErrorKind::TooShort => "Too short",
             ErrorKind::TooMany => "Too many",
+            ErrorKind::TooFew => "Too few",
             ErrorKind::Internal => "Internal error",
         }
     }
@@ -123,9 +132,16 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// A bad value as Kubernetes prints it: text in quotes, the rest as JSON.
+/// A bad value as Kubernetes prints it: text in Go's quotes, floats as Go prints them, the rest as JSON.
 fn shown(value: &Value) -> String {
-    value.to_string()
+    match value {
+        Value::String(text) => go_text::quote(text),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() => go_text::float(float),
+            _ => number.to_string(),
+        },
+        other => json::to_string(other),
+    }
 }
 
 /// All problems found so far, in the order they were found.
@@ -167,6 +183,19 @@ impl Errors {
         self.add(ErrorKind::Invalid, path, Some(value.into()), detail.into());
     }
 
+    /// `shown` stands in the message as it is: for values that Kubernetes prints in an order or form of its own.
+    pub fn invalid_shown(&mut self, path: &Path<'_>, shown: &str, detail: &str) {
+        let detail = if detail.is_empty() { shown.to_owned() } else { format!("{shown}: {detail}") };
+        self.add(ErrorKind::Invalid, path, None, detail);
+    }
+
+    /// One `invalid` for each message about the value.
+    pub fn invalid_each(&mut self, path: &Path<'_>, value: &str, messages: impl IntoIterator<Item = String>) {
+        for message in messages {
+            self.invalid(path, value, message);
+        }
+    }
+
     pub fn type_invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: impl Into<String>) {
         self.add(ErrorKind::TypeInvalid, path, Some(value.into()), detail.into());
     }
@@ -185,17 +214,30 @@ impl Errors {
 
     /// `supported` is printed in the order given.
     pub fn not_supported(&mut self, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
-        let quoted: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let quoted: Vec<String> = supported.iter().map(|s| go_text::quote(s)).collect();
         let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
         self.add(ErrorKind::NotSupported, path, Some(value.into()), detail);
     }
 
     pub fn too_long(&mut self, path: &Path<'_>, max_bytes: usize) {
-        self.add(ErrorKind::TooLong, path, None, format!("may not be more than {max_bytes} bytes"));
+        self.add(ErrorKind::TooLong, path, None, format!("may not be more than {}", counted(max_bytes, "byte")));
+    }
+
+    /// For limits that count characters instead of bytes.
+    pub fn too_long_characters(&mut self, path: &Path<'_>, max: usize) {
+        self.add(ErrorKind::TooLong, path, None, format!("may not be more than {}", counted(max, "character")));
+    }
+
+    pub fn too_short(&mut self, path: &Path<'_>, min: usize) {
+        self.add(ErrorKind::TooShort, path, None, format!("must be at least {}", counted(min, "character")));
     }
 
     pub fn too_many(&mut self, path: &Path<'_>, actual: usize, max: usize) {
-        self.add(ErrorKind::TooMany, path, Some(actual.into()), format!("must have at most {max} items"));
+        self.add(ErrorKind::TooMany, path, Some(actual.into()), format!("must have at most {}", counted(max, "item")));
+    }
+
+    pub fn too_few(&mut self, path: &Path<'_>, actual: usize, min: usize) {
+        self.add(ErrorKind::TooFew, path, Some(actual.into()), format!("must have at least {}", counted(min, "item")));
     }
 
     pub fn internal(&mut self, path: &Path<'_>, detail: impl Into<String>) {
@@ -204,6 +246,27 @@ impl Errors {
 
     fn add(&mut self, kind: ErrorKind, path: &Path<'_>, value: Option<Value>, detail: String) {
         self.list.push(FieldError { kind, field: path.to_string(), value, detail });
+    }
+}
+
+fn counted(count: usize, thing: &str) -> String {
+    if count == 1 { format!("{count} {thing}") } else { format!("{count} {thing}s") }
+}
+
+/// All problems in one line, each once: alone as it is, several as `[a, b]`.
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut messages: Vec<String> = Vec::with_capacity(self.list.len());
+        for message in self.list.iter().map(FieldError::to_string) {
+            if !messages.contains(&message) {
+                messages.push(message);
+            }
+        }
+        match messages.as_slice() {
+            [] => Ok(()),
+            [only] => f.write_str(only),
+            several => write!(f, "[{}]", several.join(", ")),
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod codec;
 pub mod field;
+pub mod go_text;
 pub mod identity;
 pub mod int_or_string;
 pub mod meta;
