@@ -14,5 +14,7 @@
 //! - Conflict is an outcome ([`Outcome::Conflict`]), absence is `None`; [`Error`] is for the rest.
 
 mod model;
+#[cfg(feature = "suite")]
+pub mod suite;
 
 pub use model::*;
