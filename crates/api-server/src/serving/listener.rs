@@ -1,0 +1,110 @@
+//! Connections: accepting them, speaking HTTP/1.1 or HTTP/2 on them, and ending them in order.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{Request, Response, body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto, graceful::GracefulShutdown},
+};
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::tls;
+use crate::body::Body;
+
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+const HEADERS_WITHIN: Duration = Duration::from_secs(32);
+const HEADER_BYTES: usize = 64 << 10;
+const STREAMS: u32 = 1000;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    /// User and groups of the client certificate, verified.
+    pub certificate: Option<Arc<(String, Vec<String>)>>,
+}
+
+/// Answers requests. The same handler serves every connection.
+pub trait Handler: Send + Sync + 'static {
+    fn handle(
+        self: Arc<Self>,
+        peer: Peer,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + Send + 'static;
+}
+
+/// Serves until `stop`; then no new connection is taken, and open ones may finish what they are at within `grace`.
+pub async fn serve<H: Handler>(
+    listener: TcpListener,
+    config: Arc<ServerConfig>,
+    handler: Arc<H>,
+    stop: CancellationToken,
+    grace: Duration,
+) {
+    let acceptor = TlsAcceptor::from(config);
+    let graceful = GracefulShutdown::new();
+    loop {
+        let (stream, address) = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: let some connections end first.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
+            () = stop.cancelled() => break,
+        };
+        let _ = stream.set_nodelay(true);
+        let (acceptor, handler, watcher) = (acceptor.clone(), handler.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            let Some((tls, peer)) = handshake(acceptor, stream, address).await else { return };
+            let service = service_fn(move |request| {
+                let answer = handler.clone().handle(peer.clone(), request);
+                async move { Ok::<_, std::convert::Infallible>(answer.await) }
+            });
+            let builder = builder();
+            let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
+            if let Err(error) = watcher.watch(connection).await {
+                tracing::debug!(%error, %address, "connection ended");
+            }
+        });
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(grace, graceful.shutdown()).await;
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADER_BYTES * 4);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEADER_BYTES as u32)
+        .initial_stream_window_size(256 << 10)
+        .initial_connection_window_size(1 << 20)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20));
+    builder
+}
+
+type Tls = tokio_rustls::server::TlsStream<TcpStream>;
+
+async fn handshake(acceptor: TlsAcceptor, stream: TcpStream, address: SocketAddr) -> Option<(Tls, Peer)> {
+    let tls = match tokio::time::timeout(HANDSHAKE_WITHIN, acceptor.accept(stream)).await {
+        Ok(Ok(tls)) => tls,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, %address, "TLS handshake failed");
+            return None;
+        }
+        Err(_) => return None,
+    };
+    let certificate = tls.get_ref().1.peer_certificates().and_then(<[_]>::first).and_then(tls::subject).map(Arc::new);
+    Some((tls, Peer { address, certificate }))
+}

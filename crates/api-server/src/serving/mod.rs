@@ -1,0 +1,8 @@
+//! Listening: TLS with certificates of our own, HTTP/1.1 and HTTP/2.
+
+pub mod authority;
+mod listener;
+mod tls;
+
+pub use listener::{Handler, Peer, serve};
+pub use tls::{ServerCertificate, server_config};

@@ -1,0 +1,241 @@
+//! The cache of one resource: the newest state of its objects, a window of recent events, and who watches.
+//!
+//! One writer (the feed of [`super::WatchCache`]) applies revisions in order. Readers take a [`Snapshot`], which shares
+//! structure with its successors, and never wait for the writer.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use imbl::OrdMap;
+use storage::{Change, Error, Revision};
+
+use super::{
+    Entry, Event,
+    entry::SelectableField,
+    watcher::{QUEUE_EVENTS, Queue, Watcher},
+};
+
+/// How much history is kept for watchers that come back: the first of these limits that is reached.
+const WINDOW_AGE: Duration = Duration::from_secs(300);
+const WINDOW_BYTES: usize = 8 << 20;
+
+/// The state of a resource at one revision.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// By the key below the resource's prefix: `namespace/name` or `name`.
+    pub objects: OrdMap<Arc<str>, Arc<Entry>>,
+    /// The last revision that changed the resource.
+    pub revision: Revision,
+}
+
+/// The watchers that an event can concern, so that it is not offered to all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    All,
+    Namespace(Box<str>),
+    Object {
+        namespace: Box<str>,
+        name: Box<str>,
+    },
+    /// Objects whose selectable field (by its position) has this value.
+    Field {
+        position: usize,
+        value: Box<str>,
+    },
+}
+
+pub struct ResourceCache {
+    /// Ends in a slash.
+    prefix: Box<str>,
+    selectable: Box<[SelectableField]>,
+    snapshot: ArcSwap<Snapshot>,
+    hub: Mutex<Hub>,
+}
+
+#[derive(Default)]
+struct Hub {
+    window: VecDeque<(Instant, Arc<Event>)>,
+    window_bytes: usize,
+    /// Every event after this revision is in the window.
+    oldest: Revision,
+    watchers: HashMap<Scope, Vec<Arc<Queue>>>,
+    /// Which selectable fields have watchers, so that only those are looked up.
+    indexed: Vec<usize>,
+}
+
+impl ResourceCache {
+    pub fn new(prefix: &str, selectable: Box<[SelectableField]>) -> Self {
+        Self { prefix: prefix.into(), selectable, snapshot: ArcSwap::default(), hub: Mutex::default() }
+    }
+
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    pub fn get(&self, name: &str) -> Option<Arc<Entry>> {
+        self.snapshot.load().objects.get(name).cloned()
+    }
+
+    /// The position of a selectable field by its path.
+    pub fn selectable(&self, path: &str) -> Option<usize> {
+        self.selectable.iter().position(|f| &*f.0 == path)
+    }
+
+    /// Watches from `after` (exclusive): first what the window has, then what comes.
+    pub fn watch(self: &Arc<Self>, scope: Scope, after: Revision) -> Result<Watcher, Error> {
+        let mut hub = self.hub();
+        let queue = Arc::new(Queue::default());
+        hub.refill(&queue, after)?;
+        hub.watchers.entry(scope.clone()).or_default().push(queue.clone());
+        if let Scope::Field { position, .. } = scope
+            && !hub.indexed.contains(&position)
+        {
+            hub.indexed.push(position);
+        }
+        Ok(Watcher::new(self.clone(), scope, queue, after))
+    }
+
+    pub(super) fn unwatch(&self, scope: &Scope, queue: &Arc<Queue>) {
+        let mut hub = self.hub();
+        if let Some(queues) = hub.watchers.get_mut(scope) {
+            queues.retain(|q| !Arc::ptr_eq(q, queue));
+            if queues.is_empty() {
+                hub.watchers.remove(scope);
+            }
+        }
+    }
+
+    /// Fills a queue with what its watcher has not seen yet, if the window still has it.
+    pub(super) fn refill(&self, queue: &Queue, after: Revision) -> Result<(), Error> {
+        self.hub().refill(queue, after)
+    }
+
+    /// Reads an object from its stored bytes.
+    pub(super) fn read(&self, key: &str, value: &[u8], revision: Revision) -> Result<Entry, super::Malformed> {
+        let name = key.strip_prefix(&*self.prefix).unwrap_or(key);
+        Entry::read(key, name, value, revision, &self.selectable)
+    }
+
+    /// Starts over from a listing. Watchers are told to list again.
+    pub(super) fn reset(&self, objects: OrdMap<Arc<str>, Arc<Entry>>, revision: Revision) {
+        let mut hub = self.hub();
+        hub.window.clear();
+        hub.window_bytes = 0;
+        hub.oldest = revision;
+        for queue in hub.watchers.drain().flat_map(|(_, queues)| queues) {
+            queue.close(Error::Compacted { requested: Revision::default(), oldest: revision });
+        }
+        hub.indexed.clear();
+        self.snapshot.store(Arc::new(Snapshot { objects, revision }));
+    }
+
+    /// Applies all changes of one revision to this resource.
+    pub(super) fn apply(&self, revision: Revision, changes: &[Change]) {
+        let mut hub = self.hub();
+        let mut next = Snapshot::clone(&self.snapshot.load());
+        let mut events = Vec::with_capacity(changes.len());
+        for change in changes {
+            let event = match change {
+                Change::Put(kv) => match self.read(&kv.key, &kv.value, revision) {
+                    Ok(entry) => {
+                        let name: Arc<str> = kv.key[self.prefix.len()..].into();
+                        let entry = Arc::new(entry);
+                        let before = next.objects.insert(name, entry.clone());
+                        Event::new(revision, before, Some(entry))
+                    }
+                    Err(malformed) => {
+                        tracing::error!(%malformed, "left out of the cache");
+                        continue;
+                    }
+                },
+                Change::Delete { key, .. } => match next.objects.remove(&key[self.prefix.len()..]) {
+                    Some(before) => Event::new(revision, Some(before), None),
+                    None => continue,
+                },
+            };
+            events.push(Arc::new(event));
+        }
+        next.revision = revision;
+        self.snapshot.store(Arc::new(next));
+        for event in events {
+            hub.push(event);
+        }
+    }
+
+    fn hub(&self) -> MutexGuard<'_, Hub> {
+        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hub {
+    /// Under the hub's lock, as pushes are, so that nothing falls between the window and the queue.
+    fn refill(&self, queue: &Queue, after: Revision) -> Result<(), Error> {
+        if after < self.oldest {
+            return Err(Error::Compacted { requested: after, oldest: self.oldest });
+        }
+        let start = self.window.partition_point(|(_, e)| e.revision <= after);
+        let mut events = VecDeque::new();
+        for (_, event) in self.window.range(start..) {
+            // All events of one revision go together: `after` cannot point between them.
+            if events.len() >= QUEUE_EVENTS && events.back().is_some_and(|e: &Arc<Event>| e.revision != event.revision)
+            {
+                queue.refill(events, true);
+                return Ok(());
+            }
+            events.push_back(event.clone());
+        }
+        queue.refill(events, false);
+        Ok(())
+    }
+
+    fn push(&mut self, event: Arc<Event>) {
+        let now = Instant::now();
+        self.offer(&event);
+        self.window_bytes += event.weight();
+        self.window.push_back((now, event));
+        while let Some((at, first)) = self.window.front() {
+            if self.window_bytes <= WINDOW_BYTES && now.duration_since(*at) <= WINDOW_AGE {
+                break;
+            }
+            self.window_bytes -= first.weight();
+            self.oldest = first.revision;
+            self.window.pop_front();
+        }
+    }
+
+    /// Hands the event to every watcher whose scope it touches, once each.
+    fn offer(&self, event: &Arc<Event>) {
+        let Some(entry) = event.after.as_ref().or(event.before.as_ref()) else { return };
+        let offer = |scope: &Scope| {
+            for queue in self.watchers.get(scope).into_iter().flatten() {
+                queue.push(event);
+            }
+        };
+        offer(&Scope::All);
+        if self.watchers.len() == 1 && self.watchers.contains_key(&Scope::All) {
+            return;
+        }
+        offer(&Scope::Namespace(entry.namespace.clone()));
+        offer(&Scope::Object { namespace: entry.namespace.clone(), name: entry.name.clone() });
+        for &position in &self.indexed {
+            let value = |e: &Option<Arc<Entry>>| e.as_ref().and_then(|e| e.fields.get(position).cloned());
+            let (before, after) = (value(&event.before), value(&event.after));
+            if let Some(value) = &before
+                && before != after
+            {
+                offer(&Scope::Field { position, value: value.clone() });
+            }
+            if let Some(value) = after {
+                offer(&Scope::Field { position, value });
+            }
+        }
+    }
+}

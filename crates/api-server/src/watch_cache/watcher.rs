@@ -1,0 +1,114 @@
+//! One watch of one client: a bounded queue that the cache fills and the connection drains.
+//!
+//! A queue that overflows is emptied and marked; its watcher then continues from the cache's window. Only when the
+//! window has moved on as well does the watcher end, with `Compacted`: no event is ever skipped.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use storage::{Error, Revision};
+use tokio::sync::Notify;
+
+use super::{Event, ResourceCache, Scope};
+
+/// How many events wait in a queue at the most.
+pub(super) const QUEUE_EVENTS: usize = 1024;
+
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<Arc<Event>>,
+    overflowed: bool,
+    closed: Option<Error>,
+}
+
+impl Queue {
+    pub(super) fn push(&self, event: &Arc<Event>) {
+        let mut state = self.lock();
+        if state.overflowed {
+            return;
+        }
+        if state.events.len() >= QUEUE_EVENTS {
+            state.events = VecDeque::new();
+            state.overflowed = true;
+        } else {
+            state.events.push_back(event.clone());
+        }
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// Replaces what waits. While `more` is left in the window, pushes stay refused.
+    pub(super) fn refill(&self, events: VecDeque<Arc<Event>>, more: bool) {
+        let mut state = self.lock();
+        state.events = events;
+        state.overflowed = more;
+    }
+
+    pub(super) fn close(&self, error: Error) {
+        self.lock().closed = Some(error);
+        self.filled.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The events of one scope of one resource, in order and without a gap. Dropping it ends the watch.
+pub struct Watcher {
+    cache: Arc<ResourceCache>,
+    scope: Scope,
+    queue: Arc<Queue>,
+    /// Everything up to here has been taken.
+    seen: Revision,
+}
+
+impl Watcher {
+    pub(super) fn new(cache: Arc<ResourceCache>, scope: Scope, queue: Arc<Queue>, seen: Revision) -> Self {
+        Self { cache, scope, queue, seen }
+    }
+
+    /// The next event that touches the scope. Cancel safe.
+    pub async fn next(&mut self) -> Result<Arc<Event>, Error> {
+        loop {
+            if let Some(event) = self.take()? {
+                return Ok(event);
+            }
+            self.queue.filled.notified().await;
+        }
+    }
+
+    /// The next event, if one is there already.
+    pub fn take(&mut self) -> Result<Option<Arc<Event>>, Error> {
+        loop {
+            let mut state = self.queue.lock();
+            if let Some(event) = state.events.pop_front() {
+                drop(state);
+                self.seen = event.revision;
+                return Ok(Some(event));
+            }
+            if let Some(error) = &state.closed {
+                return Err(error.clone());
+            }
+            if !state.overflowed {
+                return Ok(None);
+            }
+            drop(state);
+            self.cache.refill(&self.queue, self.seen)?;
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.cache.unwatch(&self.scope, &self.queue);
+    }
+}
