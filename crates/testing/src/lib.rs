@@ -1,0 +1,28 @@
+//! What tests of several crates need: where Kubernetes' facts are, and how a test says that it cannot run.
+//!
+//! No crate but a test may depend on this one.
+
+use std::path::PathBuf;
+
+/// A file or folder of facts about Kubernetes v1.36.4, such as `swagger-v1.36.4.json`.
+///
+/// The facts are not part of the repository. They are looked for in the folder named by `FERRY_FACTS`, else in
+/// `../shared/kubernetes` beside it. Without them the calling test is skipped, which is said on standard error.
+pub fn facts(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("FERRY_FACTS").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/kubernetes")),
+        PathBuf::from,
+    );
+    let path = folder.join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    skipped(&format!("{name} is not in {}; set FERRY_FACTS to the folder that has it", folder.display()));
+    None
+}
+
+/// Says loudly that the calling test does not run here, and why.
+pub fn skipped(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    eprintln!("skipped: {test}: {reason}");
+}
