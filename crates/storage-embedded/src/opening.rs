@@ -1,0 +1,236 @@
+//! Opening a store: settings, the lock, the format version, and recovery after a crash.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableHandle};
+
+use crate::{
+    clock::{Clock, SystemClock},
+    fault::Fault,
+    format::{EXPIRIES, FORMAT, GAPS, HISTORY, INDEX, META, OBJECTS, meta},
+};
+
+/// How a store behaves. The defaults are for a single machine that mostly idles.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The file; its folder must exist.
+    pub path: PathBuf,
+    /// Memory for pages of the file.
+    pub cache_bytes: usize,
+    /// How long history is kept, for watches that resume and for lists that continue …
+    pub history: Duration,
+    /// … and how many bytes of it at most.
+    pub history_bytes: u64,
+    /// After this long, relaxed commits are durable even if no durable commit came along.
+    pub relaxed_delay: Duration,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Options {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            cache_bytes: 4 << 20,
+            history: Duration::from_secs(300),
+            history_bytes: 64 << 20,
+            relaxed_delay: Duration::from_secs(3),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// Why a store could not be opened, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot open the store {path}: {source}; check that its folder exists and that this user may write there")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the store {path} is in use by another process; stop that one first")]
+    InUse { path: PathBuf },
+    #[error("{path} is not a store; give another path, or move that file away")]
+    NotAStore { path: PathBuf },
+    #[error(
+        "the store {path} has format {found}, written by a newer version; this version reads up to format \
+         {supported}: start the newer version, or restore a backup made by this one"
+    )]
+    NewerFormat { path: PathBuf, found: u64, supported: u64 },
+    #[error("{path} is a backup; restore it to a new path and open that")]
+    IsBackup { path: PathBuf },
+    #[error("the store {path} is damaged ({what}); restore the last backup")]
+    Damaged { path: PathBuf, what: String },
+}
+
+impl OpenError {
+    pub(crate) fn from_redb(path: &Path, error: redb::DatabaseError) -> Self {
+        use redb::{DatabaseError, StorageError};
+        let path = path.to_owned();
+        match error {
+            DatabaseError::DatabaseAlreadyOpen => Self::InUse { path },
+            DatabaseError::UpgradeRequired(_) => Self::NotAStore { path },
+            DatabaseError::Storage(StorageError::Io(source)) if source.kind() == io::ErrorKind::InvalidData => {
+                Self::NotAStore { path }
+            }
+            DatabaseError::Storage(StorageError::Io(source)) => Self::Io { path, source },
+            other => Self::Damaged { path, what: other.to_string() },
+        }
+    }
+
+    pub(crate) fn from_fault(path: &Path, fault: Fault) -> Self {
+        let path = path.to_owned();
+        match fault.0 {
+            storage::Error::Corrupt(what) => Self::Damaged { path, what },
+            other => Self::Io { path, source: io::Error::other(other.to_string()) },
+        }
+    }
+}
+
+/// How far ahead revisions are reserved. After a crash, this many may be skipped.
+pub(crate) const RESERVE: u64 = 1024;
+
+/// The numbers of a store that was just opened.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    pub current: u64,
+    pub compacted: u64,
+    pub reserved: u64,
+    /// First and last of each run of revisions that may have been lost.
+    pub gaps: Vec<(u64, u64)>,
+    pub next_expiry: Option<u64>,
+}
+
+pub(crate) fn open_file(options: &Options) -> Result<Database, OpenError> {
+    let path = &options.path;
+    let io = |source| OpenError::Io { path: path.clone(), source };
+    let existed = path.exists();
+    // Values are secrets of the whole cluster: nobody else may read them.
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(io)?;
+    let database = builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error))?;
+    if !existed {
+        sync_folder(path).map_err(io)?;
+    }
+    Ok(database)
+}
+
+pub(crate) fn open_backend(backend: impl StorageBackend, options: &Options) -> Result<Database, OpenError> {
+    let opened = builder(options).create_with_backend(backend);
+    opened.map_err(|error| OpenError::from_redb(&options.path, error))
+}
+
+fn builder(options: &Options) -> redb::Builder {
+    let mut builder = redb::Builder::new();
+    builder.set_cache_size(options.cache_bytes);
+    builder
+}
+
+/// Makes the name of a new file durable.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+/// Checks the format, or writes it into a new file; then recovers from a crash if there was one.
+pub(crate) fn prepare(database: &Database, path: &Path) -> Result<Numbers, OpenError> {
+    match format_of(database, path)? {
+        Some(FORMAT) => {}
+        Some(found) => return Err(OpenError::NewerFormat { path: path.to_owned(), found, supported: FORMAT }),
+        None => create(database).map_err(|fault| OpenError::from_fault(path, fault))?,
+    }
+    let mut numbers = read_numbers(database, path)?;
+    if numbers.reserved > numbers.current {
+        let gap = (numbers.current + 1, numbers.reserved);
+        numbers.reserved = skip_past(database, gap).map_err(|fault| OpenError::from_fault(path, fault))?;
+        numbers.current = gap.1 + 1;
+        numbers.gaps.push(gap);
+    }
+    Ok(numbers)
+}
+
+/// The format version, or `None` of a file without tables.
+pub(crate) fn format_of(database: &Database, path: &Path) -> Result<Option<u64>, OpenError> {
+    let read = || -> Result<Option<Option<u64>>, Fault> {
+        let transaction = database.begin_read()?;
+        let tables: Vec<String> = transaction.list_tables()?.map(|table| table.name().to_owned()).collect();
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        if !tables.iter().any(|table| table == META.name()) {
+            return Ok(Some(None));
+        }
+        let table = transaction.open_table(META)?;
+        Ok(Some(table.get(meta::FORMAT)?.map(|value| value.value())))
+    };
+    match read().map_err(|fault| OpenError::from_fault(path, fault))? {
+        None => Ok(None),
+        Some(Some(format)) => Ok(Some(format)),
+        Some(None) => Err(OpenError::NotAStore { path: path.to_owned() }),
+    }
+}
+
+/// All tables, empty, so that readers find them. One commit: a crash leaves all of it or an empty file.
+pub(crate) fn create(database: &Database) -> Result<(), Fault> {
+    let transaction = database.begin_write()?;
+    transaction.open_table(META)?.insert(meta::FORMAT, FORMAT)?;
+    transaction.open_table(OBJECTS)?;
+    transaction.open_table(INDEX)?;
+    transaction.open_table(EXPIRIES)?;
+    transaction.open_table(GAPS)?;
+    transaction.open_table(HISTORY)?;
+    Ok(transaction.commit()?)
+}
+
+fn read_numbers(database: &Database, path: &Path) -> Result<Numbers, OpenError> {
+    let read = || -> Result<Option<Numbers>, Fault> {
+        let transaction = database.begin_read()?;
+        let numbers = transaction.open_table(META)?;
+        let number = |name| Ok::<_, Fault>(numbers.get(name)?.map_or(0, |value| value.value()));
+        if number(meta::BACKUP)? != 0 {
+            return Ok(None);
+        }
+        let mut gaps = Vec::new();
+        for entry in transaction.open_table(GAPS)?.iter()? {
+            let (last, first) = entry?;
+            gaps.push((first.value(), last.value()));
+        }
+        let next_expiry = transaction.open_table(EXPIRIES)?.first()?.map(|(key, _)| key.value().0);
+        Ok(Some(Numbers {
+            current: current_revision(&transaction)?,
+            compacted: number(meta::COMPACTED)?,
+            reserved: number(meta::RESERVED)?,
+            gaps,
+            next_expiry,
+        }))
+    };
+    match read() {
+        Ok(Some(numbers)) => Ok(numbers),
+        Ok(None) => Err(OpenError::IsBackup { path: path.to_owned() }),
+        Err(fault) => Err(OpenError::from_fault(path, fault)),
+    }
+}
+
+/// The newest revision in a snapshot. The newest record may have been swept, but then everything up to the compaction
+/// revision was there.
+pub(crate) fn current_revision(snapshot: &ReadTransaction) -> Result<u64, Fault> {
+    let newest = snapshot.open_table(OBJECTS)?.last()?.map_or(0, |(position, _)| position.value().0);
+    let compacted = snapshot.open_table(META)?.get(meta::COMPACTED)?.map_or(0, |value| value.value());
+    let past_gaps = snapshot.open_table(GAPS)?.last()?.map_or(0, |(last, _)| last.value() + 1);
+    Ok(newest.max(compacted).max(past_gaps))
+}
+
+/// Records that the revisions of `gap` may have been seen by somebody and are lost, so that nobody continues from them
+/// and nothing is written with them. The revision after the gap is current then, and has no changes. Answers up to where
+/// revisions are reserved.
+pub(crate) fn skip_past(database: &Database, (first, last): (u64, u64)) -> Result<u64, Fault> {
+    let reserved = last + 1 + RESERVE;
+    let transaction = database.begin_write()?;
+    transaction.open_table(GAPS)?.insert(last, first)?;
+    transaction.open_table(META)?.insert(meta::RESERVED, reserved)?;
+    transaction.commit()?;
+    Ok(reserved)
+}
