@@ -7,6 +7,7 @@
 //! storage::suite!(open);
 //! ```
 //!
+//! `open` may also give an `Option`: `None`, after saying loudly why, when this machine lacks what the engine needs.
 //! The test crate needs tokio with `macros` and `rt-multi-thread`. A fixture is a store that is empty of keys and that
 //! nobody else writes to or compacts during the case; whatever keeps it alive or exclusive goes into the guard.
 //! Revisions need not start at zero.
@@ -74,7 +75,8 @@ macro_rules! suite {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let fixture = $open().await;
+                let fixture: Option<$crate::suite::Fixture> = $open().await.into();
+                let Some(fixture) = fixture else { return };
                 $crate::suite::$case(fixture.store.clone()).await;
             }
         )*
