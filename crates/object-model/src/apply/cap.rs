@@ -24,8 +24,7 @@ pub(super) fn cap_updaters(managed: Managed) -> Managed {
             break;
         }
         let Some(version) = updates[place].as_ref().map(|e| e.api_version.clone()) else { continue };
-        let ancient =
-            Manager { name: ANCIENT.to_owned(), operation: Operation::Update, subresource: String::new() };
+        let ancient = Manager { name: ANCIENT.to_owned(), operation: Operation::Update, subresource: String::new() };
         let Some((_, bucket)) = buckets.iter().find(|(of, _)| *of == version) else {
             let existing = updates.iter().position(|e| e.as_ref().is_some_and(|e| e.is_of(&ancient, &version)));
             buckets.push((version, existing.unwrap_or(place)));

@@ -105,11 +105,9 @@ impl Ord for Element {
         match (self, other) {
             (Element::Field(a), Element::Field(b)) => a.cmp(b),
             (Element::Key(a), Element::Key(b)) => {
-                let by_field = |((an, av), (bn, bv)): (&(Box<str>, Value), &(Box<str>, Value))| {
-                    an.cmp(bn).then_with(|| order(av, bv))
-                };
-                let differ = a.iter().zip(b.iter()).map(by_field).find(|o| o.is_ne());
-                differ.unwrap_or_else(|| a.len().cmp(&b.len()))
+                let fields = a.iter().zip(b.iter());
+                let mut orders = fields.map(|(a, b)| a.0.cmp(&b.0).then_with(|| order(&a.1, &b.1)));
+                orders.find(|o| o.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
             }
             (Element::Value(a), Element::Value(b)) => order(a, b),
             (Element::Index(a), Element::Index(b)) => a.cmp(b),

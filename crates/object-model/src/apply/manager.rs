@@ -267,7 +267,8 @@ impl FieldManager<'_> {
     /// The object in a version, if the kind still has it.
     fn at<'v>(&self, object: &'v Value, version: &str) -> Result<Option<(&Schema, Cow<'v, Value>)>, ApplyError> {
         let Some(schema) = self.schema_of(version) else { return Ok(None) };
-        if matches!(object.text("apiVersion"), own if own == version || (own.is_empty() && version == self.api_version)) {
+        if matches!(object.text("apiVersion"), own if own == version || (own.is_empty() && version == self.api_version))
+        {
             return Ok(Some((schema, Cow::Borrowed(object))));
         }
         let bad = |why| ApplyError::Convert { version: version.to_owned(), why };

@@ -106,7 +106,9 @@ fn items_in_order(
                 (o, t) = (o + 1, t + 1);
             }
             // An item of both whose turn, in the order of the configuration, has not come.
-            (Some(our), Some(_)) if applied_items.contains_key(our) && shared.peek().is_some_and(|next| *next != our) => {
+            (Some(our), Some(_))
+                if applied_items.contains_key(our) && shared.peek().is_some_and(|next| *next != our) =>
+            {
                 o += 1;
             }
             (Some(our), _) if !applied_items.contains_key(our) => {

@@ -73,7 +73,9 @@ pub(super) fn literal(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
         Value::String(text) => go_text::quote(text),
-        Value::Array(items) => format!("[]interface {{}}{{{}}}", items.iter().map(literal).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(literal).collect::<Vec<_>>().join(", "))
+        }
         Value::Object(map) => {
             let entries: Vec<String> =
                 map.iter().map(|(name, value)| format!("{}:{}", go_text::quote(name), literal(value))).collect();

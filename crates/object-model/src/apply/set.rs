@@ -241,8 +241,7 @@ impl Set {
 
     /// The members that have no member below them.
     pub fn leaves(&self) -> Set {
-        let leaf =
-            |n: &Node| Node::kept(&n.element, n.member && n.children.is_empty(), n.children.leaves());
+        let leaf = |n: &Node| Node::kept(&n.element, n.member && n.children.is_empty(), n.children.leaves());
         Set { nodes: self.nodes.iter().filter_map(leaf).collect() }
     }
 

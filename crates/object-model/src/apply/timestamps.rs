@@ -30,8 +30,7 @@ pub fn keep_times(new: &mut Value, old: &Value) {
 fn same_beside_managers(a: &Value, b: &Value) -> bool {
     let same_maps = |a: &Value, b: &Value, skip: &str| match (a.as_object(), b.as_object()) {
         (Some(a), Some(b)) => {
-            a.len() == b.len()
-                && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| name == skip || same(a, b)))
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| name == skip || same(a, b)))
         }
         _ => false,
     };

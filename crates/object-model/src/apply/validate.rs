@@ -81,8 +81,8 @@ fn misfit(scalar: Scalar, value: &Value) -> Option<String> {
         Scalar::String | Scalar::Bytes | Scalar::Duration => (!value.is_string())
             .then(|| format!("expected string, got &value.valueUnstructured{{Value:{}}}", literal(value))),
         Scalar::Bool => (!value.is_boolean()).then(|| format!("expected boolean, got &{{{}}}", shown(value))),
-        Scalar::Quantity | Scalar::Time | Scalar::MicroTime | Scalar::IntOrString => (value.is_array()
-            || value.is_object())
-        .then(|| format!("expected any scalar, got &{{{}}}", shown(value))),
+        Scalar::Quantity | Scalar::Time | Scalar::MicroTime | Scalar::IntOrString => {
+            (value.is_array() || value.is_object()).then(|| format!("expected any scalar, got &{{{}}}", shown(value)))
+        }
     }
 }
