@@ -2,3 +2,6 @@
 //!
 //! Kubernetes keeps these in `pkg/apis` and `pkg/registry`. Pure data and pure functions over values; no I/O. Depends on
 //! `object-model` only.
+
+pub mod resources;
+pub mod schemas;

@@ -7,6 +7,8 @@
 //! Facts of a *type* (shape, list type, map keys, atomicity, default) are on the node; facts of a *field of a struct*
 //! (protobuf number, omission of empty values, patch strategy and merge key) are on the [`Field`].
 
+pub mod table;
+
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -19,6 +21,8 @@ pub struct TypeId(pub u32);
 #[derive(Debug, Default)]
 pub struct Types {
     pub(crate) nodes: Vec<Type>,
+    /// What is known of built-in nodes beyond their shape, by index; shorter than the nodes or empty.
+    facts: Vec<Option<Box<Facts>>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +71,7 @@ pub struct List {
 }
 
 /// How server-side apply merges a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListKind {
     Atomic,
     Set,
@@ -99,7 +103,8 @@ pub struct Struct {
 pub struct Field {
     pub name: Box<str>,
     pub r#type: TypeId,
-    /// In protobuf; 0 where the type has none.
+    /// In protobuf; 0 where the type has none. For a field of an embedded struct, the number in that one's message
+    /// (see [`Facts::wire`]).
     pub number: u32,
     pub omit: Omit,
     /// A pointer in Go: an explicit zero value differs from an absent one.
@@ -128,6 +133,47 @@ pub struct Patch {
     pub retain_keys: bool,
     /// The field that identifies an item of a merged list of objects.
     pub merge_key: Option<Box<str>>,
+}
+
+/// What Go and protobuf say of a built-in node beyond its shape.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// The Go name of a named type that is no struct (`v1.Protocol`); messages about wrong types contain it.
+    pub go: Option<Box<str>>,
+    /// The Go name of the type of a map's keys.
+    pub key: Option<Box<str>>,
+    pub wire: Wire,
+}
+
+/// How protobuf carries a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Wire {
+    /// As its shape says.
+    #[default]
+    Plain,
+    /// A struct, as a message with these members, in the order of their numbers.
+    Members(Box<[Member]>),
+    /// A named list, as a message that repeats the items in field 1: an empty one differs from an absent one.
+    Items,
+    /// The unions in the schema of a custom resource definition; the node is the schema's.
+    SchemaOrBool(TypeId),
+    SchemaOrList(TypeId),
+    SchemaOrStrings(TypeId),
+}
+
+/// A field of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    pub number: u32,
+    pub target: MemberTarget,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum MemberTarget {
+    /// The index of a field of the struct.
+    Field(u16),
+    /// A Go struct embedded in this one, by name: its fields are among those of the struct, its message is its own.
+    Embedded(Box<str>, Box<[Member]>),
 }
 
 /// Value validation of a custom resource's schema, and the logical combinations of it.
@@ -172,6 +218,26 @@ impl Types {
     pub fn set(&mut self, id: TypeId, node: Type) {
         self.nodes[id.0 as usize] = node;
     }
+
+    /// What is known of a built-in node beyond its shape.
+    pub fn facts(&self, id: TypeId) -> Option<&Facts> {
+        self.facts.get(id.0 as usize)?.as_deref()
+    }
+
+    fn state(&mut self, id: TypeId, facts: Facts) {
+        let at = id.0 as usize;
+        if self.facts.len() <= at {
+            self.facts.resize_with(at + 1, || None);
+        }
+        self.facts[at] = Some(Box::new(facts));
+    }
+
+    /// Without spare room, for an arena that is complete.
+    fn shrunk(mut self) -> Self {
+        self.nodes.shrink_to_fit();
+        self.facts.shrink_to_fit();
+        self
+    }
 }
 
 impl Type {
@@ -194,6 +260,11 @@ impl Schema {
     pub fn root(&self) -> Ref<'_> {
         Ref { types: &self.types, id: self.root }
     }
+
+    /// The arena, to make a schema of another of its nodes.
+    pub fn types(&self) -> &Arc<Types> {
+        &self.types
+    }
 }
 
 impl<'a> Ref<'a> {
@@ -209,6 +280,11 @@ impl<'a> Ref<'a> {
         &self.node().shape
     }
 
+    /// What is known of a built-in node beyond its shape.
+    pub fn facts(self) -> Option<&'a Facts> {
+        self.types.facts(self.id)
+    }
+
     /// Another node of the same arena.
     pub fn to(self, id: TypeId) -> Ref<'a> {
         Ref { types: self.types, id }
@@ -219,6 +295,28 @@ impl<'a> Ref<'a> {
         match self.shape() {
             Shape::Struct(s) => s.field(name).map(|f| self.to(f.r#type)),
             Shape::Map(m) => Some(self.to(m.value)),
+            _ => None,
+        }
+    }
+
+    /// What a field counts as where it is absent and identifies an item: its declared default, or the zero value of a
+    /// built-in scalar that is always written.
+    pub fn key_default(self, name: &str) -> Option<Value> {
+        let Shape::Struct(s) = self.shape() else { return None };
+        let field = s.field(name)?;
+        let node = self.types.get(field.r#type);
+        if let Some(default) = &node.default {
+            return Some((**default).clone());
+        }
+        match &node.shape {
+            Shape::Scalar(scalar) if !s.name.is_empty() && field.omit == Omit::Never && !field.pointer => {
+                match scalar {
+                    Scalar::Bool => Some(false.into()),
+                    Scalar::Int32 | Scalar::Int64 | Scalar::Float64 => Some(0.into()),
+                    Scalar::String => Some("".into()),
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }
