@@ -13,6 +13,7 @@
 //! - History is kept back to the compaction revision. Reading or watching below it answers [`Error::Compacted`].
 //! - Conflict is an outcome ([`Outcome::Conflict`]), absence is `None`; [`Error`] is for the rest.
 
+pub mod encryption;
 mod model;
 #[cfg(feature = "suite")]
 pub mod suite;

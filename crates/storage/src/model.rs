@@ -194,25 +194,56 @@ pub enum WatchEvent {
 
 /// The events of one watch. Dropping it ends the watch. After an `Err` item (for example
 /// [`Error::Compacted`] when the reader was too slow) the watch has ended; an engine never drops an event silently.
-#[derive(Debug)]
 pub struct Watch {
     events: mpsc::Receiver<Result<WatchEvent, Error>>,
+    translate: Option<Translate>,
+}
+
+type Translate = Box<dyn FnMut(WatchEvent) -> Result<WatchEvent, Error> + Send>;
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
 }
 
 impl Watch {
     /// For engines: a watch fed through the returned sender.
     pub fn channel(capacity: usize) -> (mpsc::Sender<Result<WatchEvent, Error>>, Self) {
         let (sender, events) = mpsc::channel(capacity);
-        (sender, Self { events })
+        (sender, Self { events, translate: None })
+    }
+
+    /// For layers over a store: the same watch with every event passed through `translate`. An error of it ends the
+    /// watch.
+    pub fn translated(
+        self,
+        mut translate: impl FnMut(WatchEvent) -> Result<WatchEvent, Error> + Send + 'static,
+    ) -> Self {
+        let translate: Translate = match self.translate {
+            Some(mut first) => Box::new(move |event| translate(first(event)?)),
+            None => Box::new(translate),
+        };
+        Self { events: self.events, translate: Some(translate) }
     }
 
     /// The next event, or `None` once the store is closed.
     pub async fn next(&mut self) -> Option<Result<WatchEvent, Error>> {
-        self.events.recv().await
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
     pub fn poll_next(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Option<Result<WatchEvent, Error>>> {
-        self.events.poll_recv(cx)
+        let event = std::task::ready!(self.events.poll_recv(cx));
+        std::task::Poll::Ready(match (event, &mut self.translate) {
+            (Some(Ok(event)), Some(translate)) => {
+                let translated = translate(event);
+                if translated.is_err() {
+                    self.events = mpsc::channel(1).1;
+                }
+                Some(translated)
+            }
+            (event, _) => event,
+        })
     }
 }
 
@@ -230,6 +261,9 @@ pub enum Error {
     /// Not a verdict: whether a write that got this answer took effect is unknown.
     #[error("the store cannot be reached right now: {0}")]
     Unavailable(String),
+    /// The store gave a value that a layer over it cannot make sense of. A commit with this answer changed nothing.
+    #[error("the value of {key} cannot be read: {reason}")]
+    Unreadable { key: String, reason: String },
     #[error("the store is damaged: {0}")]
     Corrupt(String),
 }
