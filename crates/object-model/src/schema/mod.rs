@@ -7,11 +7,20 @@
 //! Facts of a *type* (shape, list type, map keys, atomicity, default) are on the node; facts of a *field of a struct*
 //! (protobuf number, omission of empty values, patch strategy and merge key) are on the [`Field`].
 
+pub mod custom;
+pub mod default;
+pub mod prune;
+mod rules;
 pub mod table;
+#[cfg(test)]
+mod testing;
+pub mod validate;
 
 use std::sync::Arc;
 
 use serde_json::Value;
+
+pub use rules::{Bound, Expression, JsonType, Rules, Untyped};
 
 /// The index of a node in its arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -175,10 +184,6 @@ pub enum MemberTarget {
     /// A Go struct embedded in this one, by name: its fields are among those of the struct, its message is its own.
     Embedded(Box<str>, Box<[Member]>),
 }
-
-/// Value validation of a custom resource's schema, and the logical combinations of it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {}
 
 /// One kind in an arena. Cheap to clone.
 #[derive(Clone, Debug)]

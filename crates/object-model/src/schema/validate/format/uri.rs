@@ -1,0 +1,62 @@
+//! URIs as a server receives them: absolute, or a path from the root.
+
+/// What Go's `url.ParseRequestURI` accepts.
+pub fn is_request_uri(text: &str) -> bool {
+    if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
+        return false;
+    }
+    if text == "*" {
+        return true;
+    }
+    let Some((scheme, rest)) = split_scheme(text) else { return false };
+    let rest = rest.split_once('?').map_or(rest, |(before, _)| before);
+    if !rest.starts_with('/') {
+        // Opaque, as in `mailto:someone`.
+        return scheme;
+    }
+    match rest.strip_prefix("//") {
+        Some(after) if scheme || !rest.starts_with("///") => {
+            let end = after.find('/').unwrap_or(after.len());
+            is_authority(&after[..end]) && escapes_are_right(&after[end..])
+        }
+        _ => escapes_are_right(rest),
+    }
+}
+
+/// Is there a scheme, and what follows it? `None` where a colon comes first.
+fn split_scheme(text: &str) -> Option<(bool, &str)> {
+    for (at, c) in text.char_indices() {
+        match c {
+            'a'..='z' | 'A'..='Z' => {}
+            '0'..='9' | '+' | '-' | '.' if at > 0 => {}
+            ':' if at > 0 => return Some((true, &text[at + 1..])),
+            ':' => return None,
+            _ => break,
+        }
+    }
+    Some((false, text))
+}
+
+fn is_authority(text: &str) -> bool {
+    let (user, host) = text.rsplit_once('@').map_or(("", text), |(user, host)| (user, host));
+    let user_right = user.chars().all(|c| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c));
+    user_right && escapes_are_right(user) && is_host(host)
+}
+
+fn is_host(text: &str) -> bool {
+    let (name, port) = match text.strip_prefix('[') {
+        Some(inside) => match inside.rfind(']') {
+            Some(end) => (&inside[..end], &inside[end + 1..]),
+            None => return false,
+        },
+        None => text.rfind(':').map_or((text, ""), |at| text.split_at(at)),
+    };
+    let port_right = port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
+    let allowed = |b: u8| b >= 0x80 || b.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"%".contains(&b);
+    port_right && name.bytes().all(allowed) && (text.starts_with('[') || escapes_are_right(name))
+}
+
+/// Is every percent sign followed by two hexadecimal digits?
+fn escapes_are_right(text: &str) -> bool {
+    text.split('%').skip(1).all(|part| part.len() >= 2 && part.bytes().take(2).all(|b| b.is_ascii_hexdigit()))
+}
