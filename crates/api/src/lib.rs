@@ -3,5 +3,8 @@
 //! Kubernetes keeps these in `pkg/apis` and `pkg/registry`. Pure data and pure functions over values; no I/O. Depends on
 //! `object-model` only.
 
+pub mod defaults;
+pub mod kinds;
 pub mod resources;
 pub mod schemas;
+pub mod validation;

@@ -1,0 +1,94 @@
+//! Replays recorded requests of a real API server on the strategies, offline.
+//!
+//! What the recordings answer is what defaulting, preparing and validating must come to. The parts of the road that are
+//! not in this crate (decoding errors, admission, allocation) are stood in for by `recordings/road.rs` or left out.
+//! Prints a table per kind and holds a floor that only rises; `RECORDINGS_KIND` narrows it to one kind and shows what
+//! differs.
+
+#[path = "recordings/canonical.rs"]
+mod canonical;
+#[path = "recordings/compare.rs"]
+mod compare;
+#[path = "recordings/road.rs"]
+mod road;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use compare::Outcome;
+use road::Road;
+
+/// The least that must be alike, and word for word, in percent of the cases judged.
+const FLOOR_ALIKE: f64 = 99.0;
+const FLOOR_WORDS: f64 = 75.0;
+
+#[derive(Default)]
+struct Tally {
+    cases: usize,
+    alike: usize,
+    words: usize,
+}
+
+fn facts() -> PathBuf {
+    match std::env::var_os("FERRY_FACTS") {
+        Some(path) => path.into(),
+        None => PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/kubernetes")),
+    }
+}
+
+#[test]
+#[allow(clippy::print_stdout)]
+fn strategies_answer_as_recorded() {
+    let file = facts().join("recordings-v1.36.4.jsonl.gz");
+    let Ok(file) = std::fs::File::open(&file) else {
+        println!("skipped: no recordings at {}", file.display());
+        return;
+    };
+    let only = std::env::var("RECORDINGS_KIND").ok();
+    let mut road = Road::new(&facts());
+    let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+    for line in BufReader::new(flate2::read::GzDecoder::new(file)).lines() {
+        let case: Value = serde_json::from_str(&line.expect("a line")).expect("a recording");
+        let Some(outcome) = road.travel(&case) else { continue };
+        let kind = case["kind"].as_str().unwrap_or_default();
+        let shown = only.as_deref() == Some(kind);
+        let tally = tallies.entry(kind.to_owned()).or_default();
+        tally.cases += 1;
+        match outcome {
+            Outcome::Same => {
+                tally.alike += 1;
+                tally.words += 1;
+            }
+            Outcome::OtherWords(difference) => {
+                tally.alike += 1;
+                if shown {
+                    println!("{} {} {}: words: {difference}\n", case["id"], case["method"], case["what"]);
+                }
+            }
+            Outcome::Different(difference) => {
+                if shown {
+                    println!("{} {} {}: {difference}\n", case["id"], case["method"], case["what"]);
+                }
+            }
+        }
+    }
+    let mut all = Tally::default();
+    println!("{:36} {:>6} {:>6} {:>6}", "kind", "cases", "alike", "words");
+    for (kind, tally) in &tallies {
+        println!("{kind:36} {:6} {:6} {:6}", tally.cases, tally.alike, tally.words);
+        all.cases += tally.cases;
+        all.alike += tally.alike;
+        all.words += tally.words;
+    }
+    let percent = |part: usize| 100.0 * part as f64 / all.cases.max(1) as f64;
+    let (alike, words) = (percent(all.alike), percent(all.words));
+    println!(
+        "{:36} {:6} {:6} {:6}   {alike:.1} % alike, {words:.1} % word for word",
+        "all", all.cases, all.alike, all.words
+    );
+    assert!(alike >= FLOOR_ALIKE, "{alike:.1} % alike, at least {FLOOR_ALIKE} % before");
+    assert!(words >= FLOOR_WORDS, "{words:.1} % word for word, at least {FLOOR_WORDS} % before");
+}

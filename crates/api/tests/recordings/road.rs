@@ -1,0 +1,240 @@
+//! The road an object takes in the server, with stand-ins for what is not in this crate.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use api::kinds::{self, Context, Requester, Strategy};
+use object_model::identity::GroupKind;
+use object_model::status::Status;
+use serde_json::{Value, json};
+
+use crate::canonical::Canonical;
+use crate::compare::{self, Outcome};
+
+pub struct Road {
+    canonical: Canonical,
+    /// What a real create left in the store, by path.
+    stored: HashMap<String, Value>,
+    context: Context,
+}
+
+impl Road {
+    pub fn new(facts: &Path) -> Self {
+        let fields = std::fs::read_to_string(facts.join("fields-v1.36.4.json")).expect("facts about fields");
+        let user = Requester {
+            name: "admin".to_owned(),
+            groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+            ..Default::default()
+        };
+        let context = Context { user, now: "2026-01-02T03:04:05Z".to_owned() };
+        Self { canonical: Canonical::new(&fields), stored: HashMap::new(), context }
+    }
+
+    /// Sends one recorded request along. `None` if it is not one for the strategies.
+    pub fn travel(&mut self, case: &Value) -> Option<Outcome> {
+        let (method, code) = (case["method"].as_str()?, case["code"].as_i64()?);
+        let body = &case["body"];
+        let (api_version, kind) = (body["apiVersion"].as_str()?, body["kind"].as_str()?);
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let strategy = kinds::find(group, kind)?;
+        let path = case["path"].as_str()?.split('?').next()?;
+        let dry_run = case["path"].as_str()?.contains("dryRun");
+        if case["ctype"].is_string() || !["POST", "PUT"].contains(&method) || ![200, 201, 422].contains(&code) {
+            return None;
+        }
+        let mut object = self.decode(strategy, body, path)?;
+        let outcome = if method == "POST" {
+            let result = create(strategy, &mut object, &self.context);
+            judge(case, strategy, &object, result)
+        } else {
+            let old = self.stored.get(path)?;
+            // An update may leave out the version where the kind allows it.
+            if strategy.unconditional_update && object["metadata"]["resourceVersion"].is_null() {
+                object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+            }
+            let result = update(strategy, &mut object, old, &self.context);
+            judge(case, strategy, &object, result)
+        };
+        if method == "POST" && code == 201 && !dry_run {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            object["metadata"]["resourceVersion"] = json!("1");
+            self.stored.insert(format!("{path}/{name}"), object);
+        }
+        Some(outcome)
+    }
+
+    fn decode(&self, strategy: &Strategy, body: &Value, path: &str) -> Option<Value> {
+        let mut body = body.clone();
+        if body["metadata"].is_null() {
+            body["metadata"] = json!({});
+        }
+        if strategy.namespaced {
+            let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(1);
+            body["metadata"]["namespace"] = json!(parts.next()?);
+        }
+        let version = body["apiVersion"].as_str()?.rsplit('/').next()?.to_owned();
+        let group = strategy.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+        let package = match group {
+            "rbac" => format!("k8s.io.api.rbac.{version}"),
+            "apiextensions" => format!("k8s.io.apiextensions-apiserver.pkg.apis.apiextensions.{version}"),
+            "apiregistration" => format!("k8s.io.kube-aggregator.pkg.apis.apiregistration.{version}"),
+            group => format!("k8s.io.api.{group}.{version}"),
+        };
+        let mut object = self.canonical.object(&package, strategy.kind, &body);
+        (strategy.defaults)(&mut object);
+        Some(object)
+    }
+}
+
+type Result = std::result::Result<Vec<String>, object_model::field::Errors>;
+
+fn create(strategy: &Strategy, object: &mut Value, context: &Context) -> Result {
+    for name in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        if let Some(meta) = object["metadata"].as_object_mut() {
+            meta.remove(name);
+        }
+    }
+    object["metadata"]["uid"] = json!("11111111-1111-1111-1111-111111111111");
+    admit(strategy.kind, object);
+    if strategy.kind == "Service" {
+        allocate(object, &Value::Null)?;
+    }
+    strategy.before_create(object, context)
+}
+
+fn update(strategy: &Strategy, object: &mut Value, old: &Value, context: &Context) -> Result {
+    if strategy.kind == "Service" {
+        allocate(object, old)?;
+    }
+    if strategy.kind == "Pod" {
+        // Admission on update fills in what it did on create.
+        for name in ["priority", "preemptionPolicy"] {
+            if object["spec"][name].is_null() {
+                object["spec"][name] = old["spec"][name].clone();
+            }
+        }
+        default_tolerations(object);
+    }
+    strategy.before_update(&strategy.update, object, old, context)
+}
+
+fn judge(case: &Value, strategy: &Strategy, object: &Value, result: Result) -> Outcome {
+    let failed = case["code"] == 422;
+    match result {
+        Ok(_) if failed => Outcome::Different(format!("accepted, Kubernetes {}", case["resp"]["message"])),
+        Ok(_) => compare::success(&case["resp"], object),
+        Err(errors) => {
+            let kind = GroupKind { group: strategy.group.into(), kind: strategy.kind.into() };
+            let status = Status::invalid(&kind, object["metadata"]["name"].as_str().unwrap_or_default(), &errors);
+            let status = serde_json::to_value(&status).unwrap_or_default();
+            if failed {
+                compare::failure(&case["resp"], &status)
+            } else {
+                Outcome::Different(format!("refused: {}", status["message"]))
+            }
+        }
+    }
+}
+
+/// What the admission plugins that are on by default do to these objects.
+fn admit(kind: &str, object: &mut Value) {
+    match kind {
+        "Pod" => admit_pod(object),
+        "PersistentVolume" => object["metadata"]["finalizers"] = json!(["kubernetes.io/pv-protection"]),
+        "PersistentVolumeClaim" => object["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]),
+        "Node" => {
+            let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+            match object["spec"]["taints"].as_array_mut() {
+                Some(taints) => taints.push(taint),
+                None => object["spec"]["taints"] = json!([taint]),
+            }
+        }
+        _ => {}
+    }
+}
+
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+fn admit_pod(pod: &mut Value) {
+    let spec = &mut pod["spec"];
+    if !spec.is_object() {
+        return;
+    }
+    if spec["serviceAccountName"].as_str().unwrap_or_default().is_empty() {
+        spec["serviceAccountName"] = json!("default");
+    }
+    if spec["automountServiceAccountToken"] != false {
+        let mut used = false;
+        for list in ["initContainers", "containers"] {
+            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                let mount = json!({"name": "kube-api-access-xxxxx", "readOnly": true, "mountPath": TOKEN_PATH});
+                match container["volumeMounts"].as_array_mut() {
+                    Some(mounts) => mounts.push(mount),
+                    None => container["volumeMounts"] = json!([mount]),
+                }
+                used = true;
+            }
+        }
+        if used {
+            let volume = json!({"name": "kube-api-access-xxxxx", "projected": {"defaultMode": 420, "sources": [
+                {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [
+                    {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}},
+                ]}},
+            ]}});
+            match spec["volumes"].as_array_mut() {
+                Some(volumes) => volumes.push(volume),
+                None => spec["volumes"] = json!([volume]),
+            }
+        }
+    }
+    spec["priority"] = json!(0);
+    spec["preemptionPolicy"] = json!("PreemptLowerPriority");
+    default_tolerations(pod);
+}
+
+fn default_tolerations(pod: &mut Value) {
+    let spec = &mut pod["spec"];
+    let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = tolerations.iter().any(|t| {
+            let text = |name: &str| t[name].as_str().unwrap_or_default().to_owned();
+            [key, ""].contains(&text("key").as_str()) && ["NoExecute", ""].contains(&text("effect").as_str())
+        });
+        if !tolerated {
+            tolerations
+                .push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+        }
+    }
+    if spec.is_object() {
+        spec["tolerations"] = json!(tolerations);
+    }
+}
+
+/// Addresses and ports from a cluster with one family.
+fn allocate(service: &mut Value, old: &Value) -> std::result::Result<(), object_model::field::Errors> {
+    kinds::core::service::addresses::before_allocation(service, old, &["IPv4"])?;
+    let spec = &mut service["spec"];
+    if !spec.is_object() {
+        return Ok(());
+    }
+    if spec["type"] != "ExternalName" && spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
+        spec["clusterIP"] = json!("10.96.0.77");
+        spec["clusterIPs"] = json!(["10.96.0.77"]);
+    }
+    if ["NodePort", "LoadBalancer"].contains(&spec["type"].as_str().unwrap_or_default()) {
+        for port in spec["ports"].as_array_mut().into_iter().flatten() {
+            if port["nodePort"].as_i64().unwrap_or_default() == 0 {
+                port["nodePort"] = json!(31000 + port["port"].as_i64().unwrap_or_default() % 1000);
+            }
+        }
+    }
+    if spec["type"] == "LoadBalancer"
+        && spec["externalTrafficPolicy"] == "Local"
+        && spec["healthCheckNodePort"].is_null()
+    {
+        spec["healthCheckNodePort"] = json!(32000);
+    }
+    Ok(())
+}
