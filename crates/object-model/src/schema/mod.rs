@@ -140,6 +140,8 @@ pub struct Patch {
     pub merge: bool,
     /// Objects: keep only the keys that the patch names.
     pub retain_keys: bool,
+    /// Objects: replace instead of merging. Lists that are not merged are replaced anyway.
+    pub replace: bool,
     /// The field that identifies an item of a merged list of objects.
     pub merge_key: Option<Box<str>>,
 }
