@@ -292,6 +292,7 @@ impl<'a> Builder<'a> {
                 Some(("patch", strategies)) => {
                     field.patch.merge = strategies.split(',').any(|s| s == "merge");
                     field.patch.retain_keys = strategies.split(',').any(|s| s == "retainKeys");
+                    field.patch.replace = strategies == "replace";
                 }
                 _ => return Err(fail(format!("unknown fact {word:?}"))),
             }

@@ -41,7 +41,10 @@ fn field<'a>(parent: Ref<'a>, name: &str) -> Result<&'a Field, StrategicError> {
         |in_struct: &str| StrategicError::UnknownField { in_struct: in_struct.to_owned(), field: name.to_owned() };
     match parent.shape() {
         Shape::Struct(s) => s.field(name).ok_or_else(|| unknown(s.name.rsplit('.').next().unwrap_or_default())),
-        Shape::Any => Err(unknown("RawExtension")),
+        Shape::Any => {
+            let go = parent.facts().and_then(|f| f.go.as_deref()).unwrap_or("RawExtension");
+            Err(unknown(go.rsplit('.').next().unwrap_or_default()))
+        }
         Shape::Map(_) => Err(StrategicError::NotAStruct("map")),
         Shape::List(_) => Err(StrategicError::NotAStruct("slice")),
         Shape::Scalar(scalar) => Err(match scalar {
