@@ -37,13 +37,19 @@ pub struct Server {
 impl Server {
     /// A server of its own, ready to be used. `arguments` are added to those that give it its place.
     pub async fn start(arguments: &[&str]) -> io::Result<Self> {
-        let mut started = Self::cluster(1, arguments).await?;
-        started.pop().ok_or_else(|| io::Error::other("no server was started"))
+        Self::start_in(tempfile::tempdir()?, arguments).await
+    }
+
+    /// The same in a folder of the caller's choice, for instance on a certain disk.
+    pub async fn start_in(folder: TempDir, arguments: &[&str]) -> io::Result<Self> {
+        let mut server = Self::prepare(folder, &[Ports::free()?], 0, "http", arguments);
+        server.restart().await?;
+        Ok(server)
     }
 
     /// A server that is reached by TLS only; `arguments` name its certificates.
     pub async fn start_with_tls(arguments: &[&str]) -> io::Result<Self> {
-        let mut server = Self::prepare(&[Ports::free()?], 0, "https", arguments)?;
+        let mut server = Self::prepare(tempfile::tempdir()?, &[Ports::free()?], 0, "https", arguments);
         server.restart().await?;
         Ok(server)
     }
@@ -52,7 +58,7 @@ impl Server {
     pub async fn cluster(members: usize, arguments: &[&str]) -> io::Result<Vec<Self>> {
         let ports = (0..members).map(|_| Ports::free()).collect::<io::Result<Vec<_>>>()?;
         let mut servers = (0..members)
-            .map(|index| Self::prepare(&ports, index, "http", arguments))
+            .map(|index| Ok(Self::prepare(tempfile::tempdir()?, &ports, index, "http", arguments)))
             .collect::<io::Result<Vec<_>>>()?;
         for server in &mut servers {
             server.spawn()?;
@@ -63,8 +69,7 @@ impl Server {
         Ok(servers)
     }
 
-    fn prepare(ports: &[Ports], index: usize, scheme: &str, arguments: &[&str]) -> io::Result<Self> {
-        let folder = tempfile::tempdir()?;
+    fn prepare(folder: TempDir, ports: &[Ports], index: usize, scheme: &str, arguments: &[&str]) -> Self {
         let peer = |index: usize| format!("http://127.0.0.1:{}", ports[index].peer);
         let client = format!("{scheme}://127.0.0.1:{}", ports[index].client);
         let members: Vec<String> = (0..ports.len()).map(|index| format!("member{index}={}", peer(index))).collect();
@@ -83,7 +88,7 @@ impl Server {
         .flat_map(|(name, value)| [name.to_owned(), value])
         .collect();
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
-        Ok(Self { folder, client_port: ports[index].client, arguments: all, process: None })
+        Self { folder, client_port: ports[index].client, arguments: all, process: None }
     }
 
     /// `host:port` for clients.
