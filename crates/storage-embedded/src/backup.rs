@@ -1,9 +1,6 @@
 //! Copies of a store: a consistent backup of one that is in use, and its restoration.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use redb::{Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, Value, WriteTransaction};
 use storage::{Error, Revision};
@@ -19,8 +16,6 @@ use crate::{
 pub enum BackupError {
     #[error("{0} exists already; give a path that does not")]
     Exists(PathBuf),
-    #[error("cannot write {path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -72,39 +67,28 @@ pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Revision,
     .map(|revision| Revision(revision.0 + REVISIONS_SKIPPED + 1))
 }
 
-/// Copies what `snapshot` sees to a new file, which gets its name only when it is complete. `mark` is given the revision
-/// of the snapshot and the last transaction of the copy.
+/// Copies what `snapshot` sees to a new file. `mark` is given the revision of the snapshot and the last transaction of the
+/// copy.
 fn copy(
     snapshot: &ReadTransaction,
     to: &Path,
     mark: impl FnOnce(u64, &WriteTransaction) -> Result<()>,
 ) -> Result<Revision, BackupError> {
-    let io = |source| BackupError::Io { path: to.to_owned(), source };
     if to.exists() {
         return Err(BackupError::Exists(to.to_owned()));
     }
-    let mut unfinished = to.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = PathBuf::from(unfinished);
-    match fs::remove_file(&unfinished) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(io(source)),
-        _ => {}
-    }
-    let copy = opening::open_file(&Options::new(&unfinished))?;
     let current = opening::current_revision(snapshot)?;
-    copy_table(snapshot, &copy, OBJECTS, |value| value.len())?;
-    copy_table(snapshot, &copy, INDEX, |_| 64)?;
-    copy_table(snapshot, &copy, EXPIRIES, |_| 32)?;
-    copy_table(snapshot, &copy, GAPS, |_| 16)?;
-    copy_table(snapshot, &copy, HISTORY, |_| 32)?;
-    copy_table(snapshot, &copy, META, |_| 32)?;
-    let last = copy.begin_write().map_err(Fault::from)?;
-    mark(current, &last)?;
-    last.commit().map_err(Fault::from)?;
-    drop(copy);
-    // A hard link fails if somebody made the file meanwhile; a rename would replace it.
-    fs::hard_link(&unfinished, to).and_then(|()| fs::remove_file(&unfinished)).map_err(io)?;
-    opening::sync_folder(to).map_err(io)?;
+    opening::create_file(&Options::new(to), |copy| {
+        copy_table(snapshot, copy, OBJECTS, |value| value.len())?;
+        copy_table(snapshot, copy, INDEX, |_| 64)?;
+        copy_table(snapshot, copy, EXPIRIES, |_| 32)?;
+        copy_table(snapshot, copy, GAPS, |_| 16)?;
+        copy_table(snapshot, copy, HISTORY, |_| 32)?;
+        copy_table(snapshot, copy, META, |_| 32)?;
+        let last = copy.begin_write()?;
+        mark(current, &last)?;
+        Ok(last.commit()?)
+    })?;
     Ok(Revision(current))
 }
 

@@ -11,6 +11,7 @@
 use std::{
     sync::{
         Arc,
+        atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
     time::{Duration, Instant},
@@ -47,6 +48,8 @@ pub(crate) enum Request {
 /// How much goes into one redb transaction.
 const BATCH_TRANSACTIONS: usize = 1024;
 const BATCH_BYTES: usize = 8 << 20;
+/// The longest wait for writers that are expected to come back, when a sync is slow.
+const GATHER: Duration = Duration::from_micros(500);
 /// How many expired keys are deleted, or records swept, before writers get their turn.
 const EXPIRE_KEYS: usize = 256;
 const SWEEP_RECORDS: usize = 256;
@@ -66,6 +69,15 @@ pub(crate) struct Committer {
     pub sweep_target: u64,
     /// Since when something committed is not durable.
     pub unsynced: Option<Instant>,
+    pub pace: Pace,
+}
+
+/// How many writers there seem to be, and how long a durable commit takes. If the next batch began with the first
+/// request, half of the writers would always wait for the sync of the other half.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    writers: usize,
+    sync: Duration,
 }
 
 type Waiting = (Transaction, oneshot::Sender<Outcome>);
@@ -99,8 +111,10 @@ impl Committer {
 
     /// Sleeps until there is a request or something is due.
     fn wait(&mut self) -> Wake {
-        let mut waiting = Vec::new();
+        let mut waiting: Vec<Waiting> = Vec::new();
         let mut bytes = 0;
+        let mut durable = false;
+        let mut gathering = None;
         let mut next = match self.pause() {
             Some(pause) if pause.is_zero() => self.requests.try_recv().map_err(|error| error == TryRecvError::Empty),
             Some(pause) => self.requests.recv_timeout(pause).map_err(|error| error == RecvTimeoutError::Timeout),
@@ -109,6 +123,7 @@ impl Committer {
         loop {
             match next {
                 Ok(Request::Commit { transaction, reply }) => {
+                    durable |= transaction.durability == Durability::Durable;
                     bytes += transaction.operations.iter().map(operation_bytes).sum::<usize>();
                     waiting.push((transaction, reply));
                 }
@@ -120,6 +135,11 @@ impl Committer {
                 return Wake::Work(waiting);
             }
             next = self.requests.try_recv().map_err(|error| error == TryRecvError::Empty);
+            if matches!(next, Err(true)) && durable && waiting.len() < self.pace.writers {
+                let until = *gathering.get_or_insert_with(|| Instant::now() + GATHER.min(self.pace.sync / 4));
+                let rest = until.saturating_duration_since(Instant::now());
+                next = self.requests.recv_timeout(rest).map_err(|error| error == RecvTimeoutError::Timeout);
+            }
         }
     }
 
@@ -143,8 +163,7 @@ impl Committer {
             self.commit(waiting, now, expiring)?;
         }
         if self.unsynced.is_some_and(|since| since.elapsed() >= self.relaxed_delay) {
-            self.database.begin_write()?.commit()?;
-            self.unsynced = None;
+            self.finish(self.database.begin_write()?, true)?;
         }
         if let Some(target) = self.history.trim(now) {
             self.sweep_target = self.sweep_target.max(target);
@@ -159,7 +178,7 @@ impl Committer {
     fn commit(&mut self, waiting: Vec<Waiting>, now: u64, expiring: bool) -> Result<()> {
         let before = self.shared.current();
         let watched = self.shared.hub.is_watched();
-        let mut transaction = self.database.begin_write()?;
+        let transaction = self.database.begin_write()?;
         let mut batch = Batch::new(&transaction, before, now, watched)?;
         let mut must_sync = false;
         let mut replies = Vec::with_capacity(waiting.len());
@@ -184,13 +203,13 @@ impl Committer {
                 reserved = done.revision + RESERVE;
                 transaction.open_table(META)?.insert(meta::RESERVED, reserved)?;
             }
-            self.finish(&mut transaction, must_sync)?;
-            transaction.commit()?;
+            self.finish(transaction, must_sync)?;
             self.reserved = reserved;
             self.shared.advance(done.revision, watched.then_some(done.events));
         } else {
             transaction.abort()?;
         }
+        self.pace.writers = self.shared.in_flight.fetch_sub(replies.len(), Ordering::Relaxed);
         for (reply, outcome) in replies {
             // Whoever does not wait for the answer any more does not want it.
             let _ = reply.send(outcome);
@@ -198,11 +217,15 @@ impl Committer {
         Ok(())
     }
 
-    fn finish(&mut self, transaction: &mut redb::WriteTransaction, sync: bool) -> Result<()> {
+    fn finish(&mut self, mut transaction: redb::WriteTransaction, sync: bool) -> Result<()> {
         if sync {
+            let begun = Instant::now();
+            transaction.commit()?;
+            self.pace.sync = begun.elapsed();
             self.unsynced = None;
         } else {
             transaction.set_durability(redb::Durability::None)?;
+            transaction.commit()?;
             self.unsynced.get_or_insert_with(Instant::now);
         }
         Ok(())
@@ -210,10 +233,9 @@ impl Committer {
 
     /// One step. It need not be durable: sweeping again what a crash brought back does no harm.
     fn sweep(&mut self) -> Result<()> {
-        let mut transaction = self.database.begin_write()?;
+        let transaction = self.database.begin_write()?;
         let reached = sweep::step(&transaction, self.swept, self.sweep_target, SWEEP_RECORDS)?;
-        self.finish(&mut transaction, false)?;
-        transaction.commit()?;
+        self.finish(transaction, false)?;
         self.swept = reached;
         Ok(())
     }

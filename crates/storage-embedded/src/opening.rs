@@ -1,7 +1,7 @@
 //! Opening a store: settings, the lock, the format version, and recovery after a crash.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -37,7 +37,7 @@ impl Options {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            cache_bytes: 4 << 20,
+            cache_bytes: 2 << 20,
             history: Duration::from_secs(300),
             history_bytes: 64 << 20,
             relaxed_delay: Duration::from_secs(3),
@@ -106,15 +106,38 @@ pub(crate) struct Numbers {
 
 pub(crate) fn open_file(options: &Options) -> Result<Database, OpenError> {
     let path = &options.path;
-    let io = |source| OpenError::Io { path: path.clone(), source };
-    let existed = path.exists();
-    // Values are secrets of the whole cluster: nobody else may read them.
-    let file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(io)?;
-    let database = builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error))?;
-    if !existed {
-        sync_folder(path).map_err(io)?;
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error)),
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => create_file(options, create),
+        Err(source) => Err(OpenError::Io { path: path.clone(), source }),
     }
+}
+
+/// Makes a new file, which gets its name only once `fill` has filled it: whatever happens, a store is there whole or not
+/// at all.
+pub(crate) fn create_file(
+    options: &Options,
+    fill: impl FnOnce(&Database) -> Result<(), Fault>,
+) -> Result<Database, OpenError> {
+    let path = &options.path;
+    let io = |source| OpenError::Io { path: path.clone(), source };
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let mut new = OpenOptions::new();
+    // Values are secrets of the whole cluster: nobody else may read them.
+    let file = new.read(true).write(true).create(true).truncate(false).mode(0o600).open(&unfinished).map_err(io)?;
+    // Somebody else may be at it; if not, it is what a crash has left.
+    match file.try_lock() {
+        Ok(()) => file.set_len(0).map_err(io)?,
+        Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: path.clone() }),
+        Err(TryLockError::Error(source)) => return Err(io(source)),
+    }
+    let database = builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error))?;
+    fill(&database).map_err(|fault| OpenError::from_fault(path, fault))?;
+    // Unlike a rename, a link does not replace what somebody may have put there meanwhile.
+    fs::hard_link(&unfinished, path).and_then(|()| fs::remove_file(&unfinished)).map_err(io)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
     Ok(database)
 }
 
@@ -127,12 +150,6 @@ fn builder(options: &Options) -> redb::Builder {
     let mut builder = redb::Builder::new();
     builder.set_cache_size(options.cache_bytes);
     builder
-}
-
-/// Makes the name of a new file durable.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
 
 /// Checks the format, or writes it into a new file; then recovers from a crash if there was one.

@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
     thread,
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::{
     backup::{self, BackupError},
     check::{self, Report},
-    committer::{Committer, Request},
+    committer::{Committer, Pace, Request},
     fault::Result,
     follow,
     history::History,
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     /// Reads below this revision are refused. Raised before the sweep that makes it necessary.
     oldest: AtomicU64,
     gaps: Vec<(u64, u64)>,
+    /// Transactions that wait for the committer or are in its hands.
+    pub in_flight: AtomicUsize,
     pub hub: Hub,
     failure: OnceLock<Error>,
 }
@@ -70,6 +72,7 @@ impl EmbeddedStore {
             current: AtomicU64::new(numbers.current),
             oldest: AtomicU64::new(numbers.compacted),
             gaps: numbers.gaps,
+            in_flight: AtomicUsize::new(0),
             hub: Hub::new(numbers.current),
             failure: OnceLock::new(),
         });
@@ -86,6 +89,7 @@ impl EmbeddedStore {
             swept: numbers.compacted,
             sweep_target: numbers.compacted,
             unsynced: None,
+            pace: Pace::default(),
         };
         let committer = thread::Builder::new()
             .name("store".into())
@@ -201,10 +205,16 @@ impl Shared {
         if requested > current {
             return Err(Error::FutureRevision { requested: Revision(requested), current: Revision(current) }.into());
         }
-        match self.gaps.iter().find(|(first, last)| (*first..=*last).contains(&requested)) {
-            Some((_, last)) => Err(compacted(last + 1).into()),
-            None => Ok(()),
+        match self.past_gap(requested) {
+            known if known == requested => Ok(()),
+            oldest => Err(compacted(oldest).into()),
         }
+    }
+
+    /// The first revision from this one on that was not lost in a crash.
+    fn past_gap(&self, revision: u64) -> u64 {
+        let gap = self.gaps.iter().find(|(first, last)| (*first..=*last).contains(&revision));
+        gap.map_or(revision, |(_, last)| last + 1)
     }
 
     /// A snapshot in which the events after `revision` are complete.
@@ -259,6 +269,7 @@ impl Store for EmbeddedStore {
     async fn commit(&self, transaction: Transaction) -> Result<Outcome, Error> {
         transaction.validate()?;
         let (reply, outcome) = oneshot::channel();
+        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
         self.send(Request::Commit { transaction, reply })?;
         outcome.await.map_err(|_| self.shared.stopped())
     }
@@ -278,7 +289,8 @@ impl Store for EmbeddedStore {
         if revision.0 > current {
             return Err(Error::FutureRevision { requested: revision, current: Revision(current) });
         }
-        self.shared.raise_oldest(revision.0);
-        self.send(Request::Compact(revision.0))
+        let oldest = self.shared.past_gap(revision.0);
+        self.shared.raise_oldest(oldest);
+        self.send(Request::Compact(oldest))
     }
 }

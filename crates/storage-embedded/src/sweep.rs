@@ -21,8 +21,11 @@ pub(crate) fn step(transaction: &WriteTransaction, compacted: u64, target: u64, 
     for entry in objects.range((compacted + 1, 0)..=(target, u32::MAX))? {
         let (position, found) = entry?;
         let (revision, sub) = position.value();
-        if visited.len() >= limit && visited.last().is_some_and(|(last, ..)| *last != revision) {
-            reached = revision - 1;
+        if visited.len() >= limit
+            && let Some((last, ..)) = visited.last()
+            && *last != revision
+        {
+            reached = *last;
             break;
         }
         let record = Record::decode(found.value())?;
