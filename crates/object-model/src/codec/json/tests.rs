@@ -80,7 +80,10 @@ pub(crate) fn any_value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_filter_map("finite", |f| Number::from_f64(f).map(Value::Number)),
+        // Negative zero is written as -0 and read as the integer 0, in Go as well.
+        any::<f64>()
+            .prop_filter("-0", |f| *f != 0.0)
+            .prop_filter_map("finite", |f| Number::from_f64(f).map(Value::Number)),
         any::<String>().prop_map(Value::from),
     ];
     leaf.prop_recursive(4, 32, 5, |inner| {
