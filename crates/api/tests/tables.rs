@@ -1,31 +1,19 @@
 //! The committed tables are what the generator makes of the published facts, and they can be read.
 
+mod facts;
 #[path = "../examples/generate-tables/resources.rs"]
 mod resources;
 #[path = "../examples/generate-tables/types.rs"]
 mod types;
-
-use std::path::PathBuf;
 
 use api::schemas;
 use object_model::schema::{ListKind, Omit, Scalar, Shape};
 
 type Error = Box<dyn std::error::Error>;
 
-/// The folder with the published facts, if it is there.
-fn facts() -> Option<PathBuf> {
-    let relative = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/kubernetes");
-    let folder = std::env::var_os("FERRY_FACTS").map_or_else(|| PathBuf::from(relative), PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    eprintln!("skipped: no facts of Kubernetes in {} (set FERRY_FACTS)", folder.display());
-    None
-}
-
 #[test]
 fn the_tables_are_what_the_generator_makes() -> Result<(), Error> {
-    let Some(folder) = facts() else { return Ok(()) };
+    let Some(folder) = facts::folder() else { return Ok(()) };
     // not assert_eq: the difference would be 200 KB of text
     assert!(types::generate(&folder)? == include_str!("../tables/types.txt"), "run generate-tables: types.txt differs");
     assert!(

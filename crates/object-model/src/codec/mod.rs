@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::go_text::quote;
 
+pub mod canonical;
 pub mod json;
 
 /// How deep lists and objects may be nested. Kubernetes allows 10,000, on stacks that grow; here every walk over a

@@ -481,3 +481,37 @@ fn members(parts: &[Part], fields: &[Field]) -> Box<[Member]> {
     found.sort_by_key(|m| m.number);
     found.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_table_is_refused_with_its_line() {
+        let cases = [
+            (" field 1 string", "line 1: a field outside of a struct"),
+            ("package a x.a -\n: A\n b 1 Nothing", "line 3: a.Nothing is not declared"),
+            ("package a x.a -\n: A\n b one string", "line 3: \"one\" is no field number"),
+            ("package a x.a -\n: A\n b 1 string maybe", "line 3: unknown fact \"maybe\""),
+            ("package a x.a -\n: A\n b 1", "line 3: a field needs a name, a number and a type"),
+            ("package a x.a -\n: A\n: A", "line 3: declared twice"),
+            ("package a x.a -\n: A\n b 1 []string list=heap", "line 3: unknown list type \"heap\""),
+            ("nonsense a", "line 1: neither package, type nor struct"),
+        ];
+        for (text, expected) in cases {
+            let error = Table::parse(text).expect_err(text).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_same_type_is_one_node() {
+        let text = "package a x.a -\n: A\n b 1 []string\n c 2 []string\n d 3 []string list=set\n e 4 *A\n";
+        let table = Table::parse(text).expect("a table");
+        let schema = table.definition("x.a.A").expect("A");
+        let id = |name: &str| schema.root().child(name).map(super::super::Ref::id);
+        assert_eq!(id("b"), id("c"));
+        assert_ne!(id("b"), id("d"));
+        assert_eq!(id("e"), Some(schema.root().id()), "a type may refer to itself");
+    }
+}
