@@ -46,7 +46,8 @@ fn add_fields(set: &mut Set, view: View<'_>, at: &Trail<'_>, value: &Value) {
     }
 }
 
-/// In which fields a new value differs from an old one. No field is in two of the sets.
+/// In which fields a new value differs from an old one. A field is in one of the sets only, but for list items that
+/// stop or start to be duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     pub added: Set,

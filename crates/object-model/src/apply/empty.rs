@@ -35,16 +35,27 @@ fn zero(at: Ref<'_>, field: &Field, depth: usize) -> Option<Value> {
         (Omit::Never, _) if field.pointer => Some(Value::Null),
         (_, _) if field.pointer => None,
         (_, Shape::Struct(_)) => Some(Value::Object(fields(at, depth - 1))),
-        (_, Shape::Scalar(Scalar::Time | Scalar::MicroTime)) => Some(Value::Null),
-        (_, Shape::Scalar(Scalar::Quantity)) => Some(Value::from("0")),
-        (_, Shape::Scalar(Scalar::Duration)) => Some(Value::from("0s")),
-        (_, Shape::Scalar(Scalar::IntOrString)) => Some(Value::from(0)),
+        // Structs in Go, which are never empty to it.
+        (
+            _,
+            Shape::Scalar(
+                scalar @ (Scalar::Time | Scalar::MicroTime | Scalar::Quantity | Scalar::Duration | Scalar::IntOrString),
+            ),
+        ) => Some(zero_of(*scalar)),
         (Omit::Empty, _) => None,
-        (Omit::Never, Shape::Scalar(scalar)) => Some(match scalar {
-            Scalar::Bool => Value::Bool(false),
-            Scalar::Int32 | Scalar::Int64 | Scalar::Float64 => Value::from(0),
-            _ => Value::from(""),
-        }),
+        (Omit::Never, Shape::Scalar(scalar)) => Some(zero_of(*scalar)),
         (Omit::Never, _) => Some(Value::Null),
+    }
+}
+
+/// What Go writes for the zero value of a scalar.
+fn zero_of(scalar: Scalar) -> Value {
+    match scalar {
+        Scalar::Bool => Value::Bool(false),
+        Scalar::Int32 | Scalar::Int64 | Scalar::Float64 | Scalar::IntOrString => Value::from(0),
+        Scalar::String => Value::from(""),
+        Scalar::Quantity => Value::from("0"),
+        Scalar::Duration => Value::from("0s"),
+        Scalar::Bytes | Scalar::Time | Scalar::MicroTime => Value::Null,
     }
 }

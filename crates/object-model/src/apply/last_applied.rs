@@ -35,19 +35,20 @@ pub(super) fn unchanged_fields(schema: &Schema, api_version: &str, live: &Value)
     Some(fields.difference(&found.modified).difference(&found.added).difference(&found.removed))
 }
 
-/// Writes the applied configuration into the annotation, where the object has it.
-pub(super) fn keep_up(object: &mut Value, applied: &Value) {
-    if object.text_at(&["metadata", "annotations", LAST_APPLIED]).is_empty() {
-        return;
-    }
+/// Writes the applied configuration into the annotation, where the object has it. Says whether that changed anything.
+pub(super) fn keep_up(object: &mut Value, applied: &Value) -> bool {
+    let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
+        return false;
+    };
+    let Some(last) = annotations.get(LAST_APPLIED).filter(|last| *last != "").cloned() else { return false };
     let mut applied = applied.clone();
     if let Some(annotations) = applied.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(LAST_APPLIED);
     }
-    let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else { return };
     annotations.insert(LAST_APPLIED.to_owned(), Value::String(json::text(&applied) + "\n"));
     let size: usize = annotations.iter().map(|(name, value)| name.len() + value.as_str().map_or(0, str::len)).sum();
     if size > MAX_ANNOTATIONS {
         annotations.remove(LAST_APPLIED);
     }
+    annotations.get(LAST_APPLIED) != Some(&last)
 }

@@ -13,18 +13,17 @@ use super::compare::{Comparison, compare, field_set};
 use super::conflict::Conflicts;
 use super::element::same;
 use super::empty::empty_object;
-use super::filter::Filter;
-use super::managed::{self, BadManagedFields, Entry, Managed, Manager, Operation};
+use super::error::ApplyError;
+use super::managed::{self, Entry, Managed, Manager, Operation};
 use super::merge::merge;
-use super::problems::Problems;
 use super::remove::remove_items;
 use super::schema_sets::with_named_fields;
 use super::set::Set;
 use super::validate::{Duplicates, validate};
+use super::versions::Versions;
 use super::{cap, last_applied};
 use crate::identity::GroupVersionKind;
 use crate::schema::Schema;
-use crate::status::{Reason, Status};
 use crate::value::Fields;
 
 /// The manager that is given the fields of an object which had no managers before its first apply.
@@ -53,66 +52,6 @@ static SYSTEM_FIELDS: LazyLock<Set> = LazyLock::new(|| {
 
 static MANAGED_FIELDS: LazyLock<Set> = LazyLock::new(|| Set::of_fields(&[&["metadata", "managedFields"]]));
 
-/// The versions of a kind beside the one of the request, for managers that wrote in them.
-pub trait Versions {
-    /// The schema of a version that is still served, if the kind has it.
-    fn schema(&self, api_version: &str) -> Option<&Schema>;
-
-    /// The object in another version that [`Versions::schema`] knows.
-    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String>;
-
-    /// What writers of this version and of the subresource in question may own.
-    fn filter(&self, api_version: &str) -> Option<&Filter>;
-}
-
-/// A kind with one version and no fields that are set back.
-pub struct OneVersion;
-
-impl Versions for OneVersion {
-    fn schema(&self, _: &str) -> Option<&Schema> {
-        None
-    }
-
-    fn convert(&self, _: &Value, api_version: &str) -> Result<Value, String> {
-        Err(format!("there is no version {api_version}"))
-    }
-
-    fn filter(&self, _: &str) -> Option<&Filter> {
-        None
-    }
-}
-
-/// Why an apply was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ApplyError {
-    #[error("{}", .0.message())]
-    Conflict(Conflicts),
-    #[error("{0}")]
-    BadRequest(String),
-    #[error("failed to create typed patch object ({object}): {problems}")]
-    Applied { object: String, problems: Problems },
-    #[error("failed to create typed live object ({object}): {problems}")]
-    Live { object: String, problems: Problems },
-    #[error("failed to decode managed fields: {0}")]
-    ManagedFields(#[from] BadManagedFields),
-    #[error("failed to compare objects: {0}")]
-    Compare(Problems),
-    #[error("failed to merge config: {0}")]
-    Merge(Problems),
-    #[error("failed to convert object to {version}: {why}")]
-    Convert { version: String, why: String },
-}
-
-impl ApplyError {
-    pub fn status(&self) -> Status {
-        match self {
-            ApplyError::Conflict(conflicts) => conflicts.status(),
-            ApplyError::BadRequest(message) => Status::bad_request(message.clone()),
-            other => Status::failure(500, Reason::default(), other.to_string(), None),
-        }
-    }
-}
-
 /// What an apply made of the live object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
@@ -134,15 +73,15 @@ pub struct FieldManager<'a> {
     pub versions: &'a dyn Versions,
 }
 
-/// The objects before and after a write, and who owns what.
+/// An object before and after a write.
 struct Write<'v> {
     live: &'v Value,
     new: &'v Value,
 }
 
 impl FieldManager<'_> {
-    /// Tracks a create, replace or patch. `live` is the stored object, none on create; `new` is what is to be stored,
-    /// defaulted and canonical. `new` may bring `managedFields` of its own: an empty list, or a single empty entry,
+    /// Tracks a create, replace or patch. `live` is the stored object in the version of the request, none on create;
+    /// `new` is what is to be stored, defaulted and canonical, before admission changes it. `new` may bring `managedFields` of its own: an empty list, or a single empty entry,
     /// forgets all managers; what cannot be read is replaced by the stored one.
     ///
     /// Never fails: an object whose fields cannot be tracked is stored without managers.
@@ -185,9 +124,9 @@ impl FieldManager<'_> {
                 false => Err(ApplyError::Conflict(theirs)),
             };
         }
-        let (mut object, managed, changed) = result?;
+        let (mut object, managed, mut changed) = result?;
         if manager == last_applied::KUBECTL {
-            last_applied::keep_up(&mut object, applied);
+            changed |= last_applied::keep_up(&mut object, applied);
         }
         managed::put_list(&mut object, managed.encode());
         Ok(Applied { object, changed })

@@ -14,6 +14,7 @@ mod compare;
 mod conflict;
 mod element;
 mod empty;
+mod error;
 mod fields_v1;
 mod filter;
 mod json;
@@ -28,17 +29,19 @@ mod schema_sets;
 mod set;
 mod timestamps;
 mod validate;
+mod versions;
 mod view;
 
 pub use compare::{Comparison, compare, field_set};
 pub use conflict::{Conflict, Conflicts};
 pub use element::{BadElement, Element, same};
 pub use empty::empty_object;
+pub use error::ApplyError;
 pub use fields_v1::{BadFields, decode as decode_fields, encode as encode_fields, text as fields_text};
 pub use filter::Filter;
 pub use last_applied::LAST_APPLIED;
 pub use managed::{BadManagedFields, Entry, Managed, Manager, Operation, of_object as managed_of};
-pub use manager::{Applied, ApplyError, FieldManager, OneVersion, Versions};
+pub use manager::{Applied, FieldManager};
 pub use merge::merge;
 pub use problems::Problems;
 pub use remove::{extract_items, remove_items};
@@ -47,6 +50,7 @@ pub use schema_sets::{reconcile, with_named_fields};
 pub use set::{FieldPath, Set};
 pub use timestamps::keep_times;
 pub use validate::{Duplicates, validate};
+pub use versions::{OneVersion, Versions};
 
 #[cfg(test)]
 mod tests;

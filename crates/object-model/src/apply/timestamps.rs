@@ -28,13 +28,9 @@ pub fn keep_times(new: &mut Value, old: &Value) {
 }
 
 fn same_beside_managers(a: &Value, b: &Value) -> bool {
-    let same_maps = |a: &Value, b: &Value, skip: &str| match (a.as_object(), b.as_object()) {
-        (Some(a), Some(b)) => {
-            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| name == skip || same(a, b)))
-        }
-        _ => false,
+    let same_but = |skip: &str, a: Option<&Value>, b: Option<&Value>| {
+        let (Some(a), Some(b)) = (a.and_then(Value::as_object), b.and_then(Value::as_object)) else { return false };
+        a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| name == skip || same(a, b)))
     };
-    let empty = Value::Null;
-    let metadata = |object: &'_ Value| object.get("metadata").cloned().unwrap_or(empty.clone());
-    same_maps(a, b, "metadata") && same_maps(&metadata(a), &metadata(b), "managedFields")
+    same_but("metadata", Some(a), Some(b)) && same_but("managedFields", a.get("metadata"), b.get("metadata"))
 }

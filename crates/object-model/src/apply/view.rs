@@ -51,7 +51,10 @@ impl<'a> View<'a> {
     pub(super) fn form(self, value: Option<&Value>) -> Form<'a> {
         match self {
             View::Typed(at) => match at.shape() {
-                Shape::Any => View::Deduced.form(value),
+                Shape::Any => match View::Deduced.form(value) {
+                    Form::Map(map) => Form::Map(MapView { atomic: is_raw(at), ..map }),
+                    other => other,
+                },
                 Shape::Scalar(scalar) => Form::Leaf(Some(*scalar)),
                 Shape::List(list) => Form::List(ListView { item: View::Typed(at.to(list.item)), kind: &list.kind }),
                 Shape::Map(map) => Form::Map(MapView { of: self, atomic: map.atomic }),
@@ -123,7 +126,11 @@ impl<'a> ListView<'a> {
 
     /// A key field that is missing counts with its default, or not at all.
     fn key(self, keys: &[Box<str>], fields: &Object) -> Result<Element, String> {
-        let value = |key: &str| fields.get(key).cloned().or_else(|| self.default_of(key));
+        let default = |key: &str| match self.item {
+            View::Typed(item) => item.key_default(key),
+            View::Deduced => None,
+        };
+        let value = |key: &str| fields.get(key).cloned().or_else(|| default(key));
         let found: Vec<(Box<str>, Value)> =
             keys.iter().filter_map(|key| value(key).map(|value| (key.clone(), value))).collect();
         if found.is_empty() && !keys.is_empty() {
@@ -135,11 +142,11 @@ impl<'a> ListView<'a> {
         }
         Ok(Element::key(found))
     }
+}
 
-    fn default_of(self, key: &str) -> Option<Value> {
-        let View::Typed(at) = self.item else { return None };
-        at.child(key)?.node().default.as_deref().cloned()
-    }
+/// Raw extensions are owned as a whole, other values without a schema field by field.
+fn is_raw(at: Ref<'_>) -> bool {
+    at.facts().is_some_and(|facts| facts.go.as_deref() == Some("runtime.RawExtension"))
 }
 
 /// The items of an associative list with their elements, sorted by these, so that duplicates stand side by side in the
