@@ -22,8 +22,8 @@ use compare::Outcome;
 use road::Road;
 
 /// The least that must be alike, and word for word, in percent of the cases judged.
-const FLOOR_ALIKE: f64 = 99.0;
-const FLOOR_WORDS: f64 = 75.0;
+const FLOOR_ALIKE: f64 = 99.8;
+const FLOOR_WORDS: f64 = 81.0;
 
 #[derive(Default)]
 struct Tally {

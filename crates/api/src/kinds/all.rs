@@ -1,8 +1,13 @@
 //! Every built-in kind that has a strategy. A new one is one file and one line here.
 
-use super::{Strategy, core};
+use super::{Strategy, apps, core};
 
 pub static ALL: &[&Strategy] = &[
+    &apps::controller_revision::STRATEGY,
+    &apps::daemon_set::STRATEGY,
+    &apps::deployment::STRATEGY,
+    &apps::replica_set::STRATEGY,
+    &apps::stateful_set::STRATEGY,
     &core::config_map::STRATEGY,
     &core::endpoints::STRATEGY,
     &core::event::STRATEGY,

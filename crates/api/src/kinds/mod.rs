@@ -28,6 +28,7 @@
 //! [`crate::validation`] (metadata, selectors, pod templates, …).
 
 pub mod all;
+pub mod apps;
 pub mod core;
 pub mod prepare;
 

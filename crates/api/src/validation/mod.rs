@@ -7,6 +7,7 @@
 //! What several kinds share lives in this module's files (metadata, selectors, addresses, the pod specification, …);
 //! what only one kind needs lives in that kind's file under [`crate::kinds`].
 
+mod amounts;
 mod equality;
 mod field;
 mod rules;

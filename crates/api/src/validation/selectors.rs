@@ -57,3 +57,58 @@ pub fn label_selector_with(selector: &Field, options: SelectorOptions) {
 pub fn selects(selector: &Field, labels: &Value) -> bool {
     selector.entries().all(|(key, value)| labels.get(key) == Some(value.value()))
 }
+
+/// What a `LabelSelector` says about these labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// The selector selects everything, for it is empty.
+    Everything,
+    Selected,
+    NotSelected,
+    /// The selector is no valid one.
+    Invalid,
+}
+
+/// Applies a `LabelSelector` to labels. One that is absent selects nothing.
+pub fn select(selector: &Value, labels: &Value) -> Selection {
+    if selector.is_null() {
+        return Selection::NotSelected;
+    }
+    let equalities = selector["matchLabels"].as_object();
+    let expressions = selector["matchExpressions"].as_array();
+    let (mut count, mut selected) = (0, true);
+    for (key, value) in equalities.into_iter().flatten() {
+        count += 1;
+        if !is_valid(key, &[value.as_str().unwrap_or_default()]) {
+            return Selection::Invalid;
+        }
+        selected &= labels.get(key) == Some(value);
+    }
+    for expression in expressions.into_iter().flatten() {
+        count += 1;
+        let text = |name: &str| expression[name].as_str().unwrap_or_default();
+        let values: Vec<&str> =
+            expression["values"].as_array().into_iter().flatten().map(|v| v.as_str().unwrap_or_default()).collect();
+        let label = labels[text("key")].as_str();
+        let listed = label.is_some_and(|label| values.contains(&label));
+        selected &= match text("operator") {
+            "In" if !values.is_empty() => listed,
+            "NotIn" if !values.is_empty() => !listed,
+            "Exists" if values.is_empty() => label.is_some(),
+            "DoesNotExist" if values.is_empty() => label.is_none(),
+            _ => return Selection::Invalid,
+        };
+        if !is_valid(text("key"), &values) {
+            return Selection::Invalid;
+        }
+    }
+    match (count, selected) {
+        (0, _) => Selection::Everything,
+        (_, true) => Selection::Selected,
+        (_, false) => Selection::NotSelected,
+    }
+}
+
+fn is_valid(key: &str, values: &[&str]) -> bool {
+    names::qualified_name(key).is_empty() && values.iter().all(|value| names::label_value(value).is_empty())
+}

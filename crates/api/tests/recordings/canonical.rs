@@ -116,6 +116,7 @@ impl Canonical {
                     (true, _) => canonical.is_null(),
                     (_, true) => false,
                     _ if matches!(self.resolve(package, go), Kind::Quantity | Kind::Time) => false,
+                    _ if matches!(self.resolve(package, go), Kind::Any) => canonical.is_null(),
                     _ if go.ends_with("intstr.IntOrString") => false,
                     _ => is_empty(&canonical),
                 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::defaults::{self, Defaults};
 use crate::kinds::{Create, Selectable, Strategy, Update, prepare};
+use crate::validation::selectors::Selection;
 use crate::validation::{Field, meta, pod, selectors};
 
 pub static STRATEGY: Strategy = Strategy {
@@ -82,11 +83,15 @@ fn spec(spec: &Field, old_template: Option<&Value>) {
     if !template.is_set() {
         return template.missing("");
     }
-    let matches = |labels: &Value| (!selector.is_empty()).then(|| selectors::selects(&selector, labels));
+    let labels = &template.value()["metadata"]["labels"];
+    let selection = match selector.is_empty() || selectors::selects(&selector, labels) {
+        true => Selection::Selected,
+        false => Selection::NotSelected,
+    };
     pod::controller_template(
         &template,
         &pod::Options::of(old_template),
-        matches,
+        selection,
         "activeDeadlineSeconds in ReplicationController is not Supported",
     );
 }

@@ -35,7 +35,7 @@ pub use features::{drop_disabled, drop_disabled_status};
 pub use options::Options;
 pub use pod_resources::aggregate;
 pub use spec::pod_spec;
-pub use template::{controller_template, pod_template};
+pub use template::{controller_template, matches_selector, pod_template, runs_forever, template_metadata};
 pub use tolerations::taints;
 pub use volume_sources::{PERSISTENT_SOURCES, csi_driver_name};
 pub use warnings::{
