@@ -32,6 +32,8 @@ pub mod apps;
 pub mod core;
 pub mod prepare;
 
+use std::time::Duration;
+
 use object_model::field::Errors;
 use object_model::names;
 use serde_json::Value;
@@ -57,6 +59,22 @@ pub struct Strategy {
     pub fields: &'static [Selectable],
     /// For kinds that are deleted gracefully: the period in seconds, given the one asked for.
     pub grace_period: Option<fn(&Value, Option<i64>) -> i64>,
+    pub garbage_collection: GarbageCollection,
+    /// A deletion answers with the object instead of a `Status`.
+    pub returns_deleted: bool,
+    /// How long after its last write an object disappears by itself.
+    pub ttl: Option<Duration>,
+}
+
+/// What becomes of the dependents of a deleted object if the client does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GarbageCollection {
+    /// They are deleted too.
+    Background,
+    /// They stay, without their owner.
+    Orphan,
+    /// The kind owns nothing.
+    Unsupported,
 }
 
 pub struct Create {
@@ -125,6 +143,9 @@ impl Strategy {
             subresources: &[],
             fields: &[],
             grace_period: None,
+            garbage_collection: GarbageCollection::Background,
+            returns_deleted: false,
+            ttl: None,
         }
     }
 

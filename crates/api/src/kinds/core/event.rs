@@ -2,13 +2,20 @@
 //!
 //! Both are stored in the core form; the newer API is stricter about what it writes.
 
+use std::time::Duration;
+
 use object_model::names;
 use serde_json::Value;
 
-use crate::kinds::{Create, Selectable, Strategy, Update};
+use crate::kinds::{Create, GarbageCollection, Selectable, Strategy, Update};
 use crate::validation::{Field, meta};
 
+/// Events are history: they are kept for an hour.
+const TTL: Duration = Duration::from_secs(3600);
+
 pub static STRATEGY: Strategy = Strategy {
+    garbage_collection: GarbageCollection::Unsupported,
+    ttl: Some(TTL),
     create_on_update: true,
     create: Create::new(|_, _| {}, |event| shared(event, "reportingComponent")),
     update: Update::new(|_, _, _| {}, |event, _| shared(event, "reportingComponent")),
@@ -18,6 +25,8 @@ pub static STRATEGY: Strategy = Strategy {
 
 /// The `events.k8s.io` view of the same objects.
 pub static EVENTS_STRATEGY: Strategy = Strategy {
+    garbage_collection: GarbageCollection::Unsupported,
+    ttl: Some(TTL),
     create: Create::new(|_, _| {}, validate_strictly),
     update: Update::new(|_, _, _| {}, validate_update_strictly),
     ..Strategy { group: "events.k8s.io", create_on_update: true, fields: FIELDS, ..Strategy::new("", "Event") }

@@ -10,6 +10,7 @@ use crate::validation::{Field, meta};
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 pub static STRATEGY: Strategy = Strategy {
+    returns_deleted: true,
     defaults,
     create: Create::new(prepare_create, validate),
     update: Update::of_spec(

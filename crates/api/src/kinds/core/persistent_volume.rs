@@ -13,6 +13,7 @@ use crate::validation::resources::basic_amount;
 use crate::validation::{Field, IMMUTABLE, meta, same, same_at};
 
 pub static STRATEGY: Strategy = Strategy {
+    returns_deleted: true,
     defaults,
     create: Create {
         warnings,

@@ -14,6 +14,7 @@ pub const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteO
 pub const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 
 pub static STRATEGY: Strategy = Strategy {
+    returns_deleted: true,
     defaults: |claim| {
         claim.default_if_absent("status", json!({}));
         if let Some(status) = claim.child("status") {

@@ -7,6 +7,7 @@ use crate::kinds::{Context, Create, Reset, Selectable, Strategy, Update, prepare
 use crate::validation::{Field, addresses, pod, quantity, same};
 
 pub static STRATEGY: Strategy = Strategy {
+    returns_deleted: true,
     defaults: |pod| {
         defaults::pod(pod);
         addresses_of(pod);

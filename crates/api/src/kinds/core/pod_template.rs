@@ -7,6 +7,7 @@ use crate::kinds::{Create, Strategy, Update, prepare};
 use crate::validation::{meta, pod};
 
 pub static STRATEGY: Strategy = Strategy {
+    returns_deleted: true,
     defaults: defaults::pod_template,
     create: Create {
         warnings: |object| pod::template_warnings("template", &object["template"]),

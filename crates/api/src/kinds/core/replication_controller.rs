@@ -4,11 +4,12 @@ use object_model::names;
 use serde_json::{Value, json};
 
 use crate::defaults::{self, Defaults};
-use crate::kinds::{Create, Selectable, Strategy, Update, prepare};
+use crate::kinds::{Create, GarbageCollection, Selectable, Strategy, Update, prepare};
 use crate::validation::selectors::Selection;
 use crate::validation::{Field, meta, pod, selectors};
 
 pub static STRATEGY: Strategy = Strategy {
+    garbage_collection: GarbageCollection::Orphan,
     defaults,
     create: Create {
         warnings: |rc| {

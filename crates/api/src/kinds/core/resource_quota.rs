@@ -20,6 +20,7 @@ const SCOPES: &[&str] = &[
 const COMPUTE: &[&str] = &["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
 
 pub static STRATEGY: Strategy = Strategy {
+    returns_deleted: true,
     defaults: |quota| {
         for (part, list) in [("spec", "hard"), ("status", "hard"), ("status", "used")] {
             if let Some(part) = quota.child(part) {

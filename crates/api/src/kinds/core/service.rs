@@ -21,6 +21,7 @@ const TYPES: &[&str] = &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"
 const MAX_AFFINITY_SECONDS: i64 = 86400;
 
 pub static STRATEGY: Strategy = Strategy {
+    returns_deleted: true,
     create_on_update: true,
     defaults,
     create: Create {

@@ -10,6 +10,7 @@ use crate::validation::{Field, meta};
 const ENFORCE_MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 pub static STRATEGY: Strategy = Strategy {
+    returns_deleted: true,
     create: Create {
         warnings: |account| warnings(account, None),
         ..Create::new(|account, _| names_only(account), validate)
