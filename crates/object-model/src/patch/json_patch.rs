@@ -15,14 +15,13 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::error::PatchError;
+use crate::codec::MAX_DEPTH;
 use crate::value::Object;
 
 /// More operations than this are refused.
 pub const MAX_OPERATIONS: usize = 10_000;
 /// All `copy` operations of a patch together may add this many bytes of JSON.
 pub const MAX_COPY_BYTES: usize = 3 * 1024 * 1024;
-/// Operations may not nest values deeper than this; a body that is read from the wire never does.
-pub const MAX_DEPTH: usize = 512;
 
 /// A checked list of operations.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::super::test_schema::{item, object, patch, three_objects};
 use super::super::{PatchError, SAME_OBJECT};
 use super::*;
+use crate::codec::MAX_DEPTH;
 use crate::value::Fields;
 
 fn cases(section: &str) -> Vec<Value> {
@@ -80,6 +81,32 @@ fn preconditions_guard_the_object() {
     renamed.insert("metadata".to_owned(), json!({"name": "b"}));
     let refused = super::super::merge_patch::three_way(&named, &renamed, &named, SAME_OBJECT).expect_err("renames");
     assert_eq!(refused.to_string(), "precondition failed for: map[metadata:map[name:b]]");
+}
+
+#[test]
+fn deep_and_long_objects_take_no_more_than_their_share() {
+    let schema = item();
+    let nest = |leaf: Value| (1..MAX_DEPTH).fold(leaf, |inner, _| json!({"child": inner}));
+    let [Value::Object(a), Value::Object(b)] = [nest(json!({"name": "a"})), nest(json!({"name": "b"}))] else {
+        unreachable!()
+    };
+    let patch = diff(schema.root(), &a, &b).expect("a diff");
+    assert_eq!(apply(schema.root(), a.clone(), &patch).expect("applies"), b);
+    assert_eq!(three_way(schema.root(), &a, &b, &a, false, &[]).expect("a patch"), patch);
+
+    // Anything quadratic would take minutes.
+    let items = |value: &str| (0..50_000).map(|i| json!({"name": format!("n{i}"), "value": value})).collect::<Vec<_>>();
+    let names = |offset: usize| (offset..offset + 50_000).map(|i| Value::from(format!("n{i}"))).collect::<Vec<_>>();
+    let long = |value: &str, offset| {
+        Object::from_iter([("merged".to_owned(), items(value).into()), ("set".to_owned(), names(offset).into())])
+    };
+    let (a, mut b) = (long("x", 0), long("y", 25_000));
+    if let Some(Value::Array(items)) = b.get_mut("merged") {
+        items.reverse();
+        items.truncate(40_000);
+    }
+    let patch = diff(schema.root(), &a, &b).expect("a diff");
+    assert_eq!(apply(schema.root(), a, &patch).expect("applies"), b);
 }
 
 /// Does `result` have everything that `wanted` says? Merged lists may hold more; what is replaced must be equal.
