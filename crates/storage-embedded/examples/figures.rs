@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from).join("ferry-figures");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
     runtime.block_on(async {
         idle_memory(&folder).await?;
         for value_bytes in [1500, 200] {
@@ -115,22 +115,22 @@ fn cpu_time() -> Result<Duration, std::io::Error> {
 
 /// A copy of the file of a store in use is what a crash leaves.
 async fn repair(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let (path, crashed) = (folder.join("live"), folder.join("crashed"));
+    let [path, settled, crashed] = ["live", "settled", "crashed"].map(|name| folder.join(name));
     for keys in [1_000, 10_000, 100_000] {
         let store = EmbeddedStore::open(Options::new(&path))?;
         fill(&store, keys, 1500).await?;
         fs::copy(&path, &crashed)?;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        fs::copy(&path, &settled)?;
         store.close().await?;
-        let begun = Instant::now();
-        drop(EmbeddedStore::open(Options::new(&path))?);
-        let clean = begun.elapsed();
-        let begun = Instant::now();
-        let reopened = EmbeddedStore::open(Options::new(&crashed))?;
         let size = fs::metadata(&crashed)?.len() >> 20;
-        println!("opening {size} MiB: {clean:.1?} after closing, {:.1?} after a crash", begun.elapsed());
-        reopened.close().await?;
-        fs::remove_file(&path)?;
-        fs::remove_file(&crashed)?;
+        for (how, path) in [("closing", &path), ("a crash while idle", &settled), ("a crash while writing", &crashed)] {
+            let begun = Instant::now();
+            let reopened = EmbeddedStore::open(Options::new(path))?;
+            println!("opening {size} MiB after {how}: {:.1?}", begun.elapsed());
+            reopened.close().await?;
+            fs::remove_file(path)?;
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! Group commit: everything that waits goes into one redb transaction, then all of it is acknowledged. A batch with a
 //! durable change is synced before anybody sees it. A batch of relaxed changes only is visible at once and synced with
-//! the next durable one, or after a while. Between batches the thread deletes keys whose time has come and sweeps history,
+//! the next durable one, or when the store settles after a while. Between batches the thread deletes keys whose time has come and sweeps history,
 //! a little at a time. It sleeps until the next request or deadline, so an idle store does nothing.
 //!
 //! Revisions that are visible before they are durable are always reserved: `reserved`, which is on disk, is not below
@@ -67,8 +67,8 @@ pub(crate) struct Committer {
     pub swept: u64,
     /// … and shall be up to here.
     pub sweep_target: u64,
-    /// Since when something committed is not durable.
-    pub unsynced: Option<Instant>,
+    /// Since when something was committed that is not settled: durable, and quick to recover after a crash.
+    pub unsettled: Option<Instant>,
     pub pace: Pace,
 }
 
@@ -149,11 +149,11 @@ impl Committer {
             return Some(Duration::ZERO);
         }
         let now = millis(self.clock.now());
-        let sync = self.unsynced.map(|since| self.relaxed_delay.saturating_sub(since.elapsed()));
+        let settle = self.unsettled.map(|since| self.relaxed_delay.saturating_sub(since.elapsed()));
         let timers = [self.next_expiry, self.history.next_trim()].into_iter().flatten();
         let until = timers.map(|due| Duration::from_millis(due.saturating_sub(now)));
         // An hour at most: the wall clock may be set while we sleep.
-        until.chain(sync).min().map(|pause| pause.min(Duration::from_secs(3600)))
+        until.chain(settle).min().map(|pause| pause.min(Duration::from_secs(3600)))
     }
 
     fn work(&mut self, waiting: Vec<Waiting>) -> Result<()> {
@@ -162,8 +162,8 @@ impl Committer {
         if expiring || !waiting.is_empty() {
             self.commit(waiting, now, expiring)?;
         }
-        if self.unsynced.is_some_and(|since| since.elapsed() >= self.relaxed_delay) {
-            self.finish(self.database.begin_write()?, true)?;
+        if self.unsettled.is_some_and(|since| since.elapsed() >= self.relaxed_delay) {
+            self.settle(self.database.begin_write()?)?;
         }
         if let Some(target) = self.history.trim(now) {
             self.sweep_target = self.sweep_target.max(target);
@@ -222,12 +222,20 @@ impl Committer {
             let begun = Instant::now();
             transaction.commit()?;
             self.pace.sync = begun.elapsed();
-            self.unsynced = None;
         } else {
             transaction.set_durability(redb::Durability::None)?;
             transaction.commit()?;
-            self.unsynced.get_or_insert_with(Instant::now);
         }
+        self.unsettled.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    /// Makes all that was committed durable, together with redb's account of free pages: it costs a second sync, but
+    /// opening after a crash need not read the whole file then.
+    fn settle(&mut self, mut transaction: redb::WriteTransaction) -> Result<()> {
+        transaction.set_quick_repair(true);
+        transaction.commit()?;
+        self.unsettled = None;
         Ok(())
     }
 
@@ -243,10 +251,10 @@ impl Committer {
     /// Everything is made durable, and no revision stays reserved: the next opening continues without a gap.
     fn close(&mut self) -> Result<()> {
         let current = self.shared.current();
-        if self.unsynced.is_some() || self.reserved != current {
+        if self.unsettled.is_some() || self.reserved != current {
             let transaction = self.database.begin_write()?;
             transaction.open_table(META)?.insert(meta::RESERVED, current)?;
-            transaction.commit()?;
+            self.settle(transaction)?;
         }
         Ok(())
     }

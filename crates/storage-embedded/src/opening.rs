@@ -28,7 +28,8 @@ pub struct Options {
     pub history: Duration,
     /// … and how many bytes of it at most.
     pub history_bytes: u64,
-    /// After this long, relaxed commits are durable even if no durable commit came along.
+    /// This long after a commit at the latest, the store settles: relaxed commits are durable even if no durable one came
+    /// along, and opening after a crash is quick.
     pub relaxed_delay: Duration,
     pub clock: Arc<dyn Clock>,
 }
@@ -245,7 +246,9 @@ pub(crate) fn current_revision(snapshot: &ReadTransaction) -> Result<u64, Fault>
 /// revisions are reserved.
 pub(crate) fn skip_past(database: &Database, (first, last): (u64, u64)) -> Result<u64, Fault> {
     let reserved = last + 1 + RESERVE;
-    let transaction = database.begin_write()?;
+    let mut transaction = database.begin_write()?;
+    // If the machine crashes again, it need not be repaired again.
+    transaction.set_quick_repair(true);
     transaction.open_table(GAPS)?.insert(last, first)?;
     transaction.open_table(META)?.insert(meta::RESERVED, reserved)?;
     transaction.commit()?;

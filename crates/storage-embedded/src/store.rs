@@ -88,7 +88,7 @@ impl EmbeddedStore {
             next_expiry: numbers.next_expiry,
             swept: numbers.compacted,
             sweep_target: numbers.compacted,
-            unsynced: None,
+            unsettled: None,
             pace: Pace::default(),
         };
         let committer = thread::Builder::new()

@@ -285,7 +285,7 @@ async fn history_is_trimmed_by_size_and_the_file_stops_growing() {
 #[tokio::test]
 async fn an_idle_store_leaves_the_disk_alone() {
     let disk = Disk::default();
-    let options = Options { relaxed_delay: Duration::from_millis(50), ..Options::new("idle") };
+    let options = Options { relaxed_delay: Duration::from_millis(400), ..Options::new("idle") };
     let store = EmbeddedStore::open_on(disk.clone(), options).expect("open");
     commit(&store, put("/a", "1")).await;
     let before = disk.syncs();
@@ -299,9 +299,9 @@ async fn an_idle_store_leaves_the_disk_alone() {
     })
     .await
     .expect("relaxed commits become durable by themselves");
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
     let after = disk.position();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(1000)).await;
     assert_eq!(disk.position(), after, "nothing to do, but it writes");
     let crashed = EmbeddedStore::open_on(Disk::with(disk.image()), Options::new("idle")).expect("open");
     assert_eq!(crashed.get("/a", None).await.expect("get").value.expect("exists").value, "3");
