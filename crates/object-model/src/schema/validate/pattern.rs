@@ -147,8 +147,7 @@ impl<'s> Translator<'s> {
                 ')' => {
                     let inner = most.pop().unwrap_or(1);
                     let Some(outer) = most.last_mut() else {
-                        self.at = self.source.len();
-                        return self.error("unexpected )", start);
+                        return Err(PatternError { what: "unexpected )", part: Some(self.source.to_owned()) });
                     };
                     *outer = (*outer).max(inner);
                     self.out.push(')');
@@ -163,8 +162,10 @@ impl<'s> Translator<'s> {
                     Before::Atom(1)
                 }
                 '\\' => {
+                    let length = self.out.len();
                     self.escape(start)?;
-                    Before::Atom(1)
+                    // An empty quotation leaves what stood before it.
+                    if self.out.len() == length { before } else { Before::Atom(1) }
                 }
                 '^' | '$' | '.' => {
                     self.out.push(c);
@@ -204,12 +205,12 @@ impl<'s> Translator<'s> {
     }
 
     fn repeat(&mut self, start: usize, before: Before, times: u32, most: &mut [u32]) -> Result<Before, PatternError> {
+        self.eat("?");
         let inner = match before {
             Before::Nothing => return self.error("missing argument to repetition operator", start),
             Before::Repeated(first) => return self.error("invalid nested repetition operator", first),
             Before::Atom(inner) => inner,
         };
-        self.eat("?");
         let total = inner.saturating_mul(times);
         if total > MAX_REPEAT {
             return self.error("invalid repeat count", start);
@@ -288,7 +289,6 @@ impl<'s> Translator<'s> {
             Some('z') => self.write_escape("\\z"),
             Some('b') => self.write_escape("(?-u:\\b)"),
             Some('B') => self.write_escape("(?-u:\\B)"),
-            Some('C') => self.write_escape("(?s-u:.)"),
             _ => {
                 if let Some(members) = self.perl_class(start)? {
                     self.out.push('[');
@@ -379,16 +379,20 @@ impl<'s> Translator<'s> {
         }
     }
 
-    /// After `\x`: two digits or any number in braces.
+    /// After `\x`: two digits or any number in braces, where reading stops after the first character that is wrong.
     fn hex(&mut self) -> Option<u32> {
-        let rest = self.rest();
-        let (digits, length) = match rest.strip_prefix('{') {
-            Some(inner) => inner.find('}').map(|end| (&inner[..end], end + 2))?,
-            None => (rest.get(..2)?, 2),
-        };
-        let valid = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        self.at += length;
-        if valid { u32::from_str_radix(digits, 16).ok() } else { None }
+        if !self.eat("{") {
+            let (high, low) = (self.next()?, self.next()?);
+            return Some(high.to_digit(16)? * 16 + low.to_digit(16)?);
+        }
+        let mut code = None;
+        loop {
+            let c = self.next()?;
+            match c.to_digit(16) {
+                Some(digit) => code = Some(code.unwrap_or(0u32).checked_mul(16)? + digit),
+                None => return code.filter(|_| c == '}'),
+            }
+        }
     }
 
     /// After `[`.

@@ -24,11 +24,15 @@ impl Parser<'_> {
     }
 
     fn spec(&mut self) -> bool {
-        let local = if self.rest.starts_with('"') { self.quoted() } else { self.skip_space() && self.dot_atom() };
+        let local = match self.rest.strip_prefix('"') {
+            Some(after) => !after.starts_with('"') && self.quoted(),
+            None => self.skip_space() && self.dot_atom(),
+        };
         local && self.eat('@') && self.domain()
     }
 
     fn domain(&mut self) -> bool {
+        self.rest = self.rest.trim_start_matches([' ', '\t']);
         let literal = self.rest.strip_prefix('[').and_then(|inside| inside.find(']').map(|end| (inside, end)));
         match literal {
             Some((inside, end)) => {

@@ -15,7 +15,7 @@ pub fn is_request_uri(text: &str) -> bool {
         return scheme;
     }
     match rest.strip_prefix("//") {
-        Some(after) if scheme || !rest.starts_with("///") => {
+        Some(after) if scheme => {
             let end = after.find('/').unwrap_or(after.len());
             is_authority(&after[..end]) && escapes_are_right(&after[end..])
         }
@@ -52,8 +52,16 @@ fn is_host(text: &str) -> bool {
         None => text.rfind(':').map_or((text, ""), |at| text.split_at(at)),
     };
     let port_right = port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
-    let allowed = |b: u8| b >= 0x80 || b.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"%".contains(&b);
-    port_right && name.bytes().all(allowed) && (text.starts_with('[') || escapes_are_right(name))
+    let allowed = |b: u8| b >= 0x80 || b.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:]<>\"%".contains(&b);
+    // In a host only bytes beyond ASCII are escaped, and the percent sign before a zone.
+    let zoned = text.starts_with('[') && name.contains("%25");
+    let escapable = |part: &str| {
+        part.starts_with("25") || part.starts_with(|c: char| matches!(c, '8'..='9' | 'a'..='f' | 'A'..='F'))
+    };
+    port_right
+        && name.bytes().all(allowed)
+        && escapes_are_right(name)
+        && (zoned || name.split('%').skip(1).all(escapable))
 }
 
 /// Is every percent sign followed by two hexadecimal digits?

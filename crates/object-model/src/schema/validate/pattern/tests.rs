@@ -70,7 +70,7 @@ fn refused_in_the_words_of_go() {
     refused("+", "error parsing regexp: missing argument to repetition operator: `+`");
     refused("a**", "error parsing regexp: invalid nested repetition operator: `**`");
     refused("a(b", "error parsing regexp: missing closing ): `a(b`");
-    refused("a)b", "error parsing regexp: unexpected ): `)b`");
+    refused("a)b", "error parsing regexp: unexpected ): `a)b`");
     refused("[a", "error parsing regexp: missing closing ]: `[a`");
     refused("[z-a]", "error parsing regexp: invalid character class range: `z-a`");
     refused(r"\1", r"error parsing regexp: invalid escape sequence: `\1`");
