@@ -15,6 +15,7 @@ mod structural;
 
 use serde_json::Value;
 
+use super::validate::Format;
 use super::{Ref, Schema};
 use crate::field::{Errors, Path};
 use props::Props;
@@ -66,6 +67,23 @@ pub fn load(schema: &Value, metadata: Ref<'_>) -> Result<Schema, Errors> {
         Some(props) => Ok(defaults::pruned(build::types(&props, metadata))),
         None => Err(errors),
     }
+}
+
+/// Formats in a schema that mean nothing to Kubernetes, or not beside their type. A definition with one is accepted
+/// with the warning `unrecognized format "…"`.
+pub fn unknown_formats(schema: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Ok(props) = Props::read(schema) {
+        collect_unknown_formats(&props, &mut found);
+    }
+    found
+}
+
+fn collect_unknown_formats(props: &Props, found: &mut Vec<String>) {
+    if !props.format.is_empty() && Format::parse(&props.format, props.json_type().as_ref()).is_none() {
+        found.push(props.format.clone());
+    }
+    props.children().for_each(|child| collect_unknown_formats(child, found));
 }
 
 fn read(schema: &Value, at: &Path<'_>, errors: &mut Errors) -> Option<Props> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::schema::validate::{Format, Pattern};
 use crate::schema::{
-    Bound, Expression, Field, JsonType, List, ListKind, Map, Omit, Patch, Ref, Rules, Scalar, Schema, Shape, Struct,
-    Type, TypeId, Types, Untyped,
+    Bound, Expression, Facts, Field, JsonType, List, ListKind, Map, Omit, Patch, Ref, Rules, Scalar, Schema, Shape,
+    Struct, Type, TypeId, Types, Untyped, Wire,
 };
 
 use super::props::Props;
@@ -164,6 +164,10 @@ impl Builder<'_> {
             Shape::Any | Shape::Scalar(_) => {}
         }
         self.types.set(id, node);
+        if let Some(Facts { go, key, .. }) = from.facts() {
+            // Custom resources have no protobuf.
+            self.types.state(id, Facts { go: go.clone(), key: key.clone(), wire: Wire::Plain });
+        }
         id
     }
 

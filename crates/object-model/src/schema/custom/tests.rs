@@ -448,6 +448,14 @@ fn served_defaults_are_pruned() {
 }
 
 #[test]
+fn unknown_formats_are_told() {
+    let schema = json!({"type": "object", "properties": {
+        "a": {"type": "string", "format": "date-time"}, "b": {"type": "string", "format": "int32"},
+        "c": {"type": "integer", "format": "int32"}, "d": {"type": "array", "items": {"format": "nonsense"}}}});
+    assert_eq!(unknown_formats(&schema), ["int32", "nonsense"]);
+}
+
+#[test]
 fn hostile_schemas_are_refused() {
     let mut deep = json!({"type": "string"});
     for _ in 0..2000 {

@@ -29,8 +29,7 @@ pub fn is_date(text: &str) -> bool {
 /// A date, `t` and a time with a zone, in either case. What follows a second `t` does not count, and any character may
 /// stand before the fraction: so it is in Kubernetes.
 pub fn is_date_time(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    let mut parts = lower.split('t');
+    let mut parts = text.split(['t', 'T']);
     let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
     is_date(date) && is_time(time)
 }
@@ -54,7 +53,7 @@ fn is_time(text: &str) -> bool {
 
 fn is_zone(text: &str) -> bool {
     let b = text.as_bytes();
-    text == "z"
+    matches!(text, "z" | "Z")
         || (b.len() == 6
             && matches!(b[0], b'+' | b'-')
             && b[3] == b':'
