@@ -1,14 +1,15 @@
 //! `apiVersion`, `kind` and `metadata` as Kubernetes' own types would hold them.
 //!
 //! Metadata of custom objects and of resources embedded in them is decoded by its type, not by the custom schema: fields
-//! of other types are refused (or dropped, when reading what was stored long ago), unknown ones dropped and told, null
-//! and empty ones left out.
+//! of other types are refused (or dropped, when reading what was stored long ago), unknown ones dropped and told, and the
+//! rest takes its canonical form.
 
 use serde_json::{Map, Value};
 
+use crate::codec::canonical::canonicalise_at;
+use crate::codec::{StrictError, StrictErrors};
 use crate::field::{ErrorKind, FieldError, Path};
-use crate::schema::{Field, Omit, Ref, Scalar, Shape, Struct};
-use crate::time::Time;
+use crate::schema::Ref;
 
 /// What to do with metadata of the wrong type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,99 +72,36 @@ impl Coercer {
                 }
             }
         }
-        let (Some(value), Some(meta)) = (object.get_mut("metadata"), node.child("metadata")) else { return Ok(()) };
-        let Shape::Struct(shape) = meta.shape() else { return Ok(()) };
-        let path = path.child("metadata");
-        if value.is_null() {
-            *value = Value::Object(Map::new());
-        }
-        match value {
-            Value::Object(fields) => {
-                let fits = self.fields(meta, shape, fields, &path, &mut vec![]);
-                fits.map_err(|words| invalid(&path, &fields.clone().into(), words))
-            }
-            _ if self.malformed == Malformed::Drop => Ok(()),
-            other => {
-                let words = format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", go_kind(other));
-                Err(invalid(&path, other, words))
-            }
+        match (object.get_mut("metadata"), node.child("metadata")) {
+            (Some(value), Some(meta)) => self.metadata(meta, value, &path.child("metadata")),
+            _ => Ok(()),
         }
     }
 
-    /// The fields of a struct. `stack` holds the names from the metadata down, for messages.
-    fn fields<'v>(
-        &mut self,
-        node: Ref<'v>,
-        shape: &'v Struct,
-        object: &mut Map<String, Value>,
-        path: &Path<'_>,
-        stack: &mut Vec<&'v str>,
-    ) -> Result<(), String> {
-        let mut wrong = None;
-        object.retain(|name, value| {
-            let Some(field) = shape.field(name) else {
-                self.unknown.push(path.child(name).to_string());
-                return false;
-            };
-            stack.push(&field.name);
-            let fits = self.value(node.to(field.r#type), value, &path.child(name), shape, stack);
-            stack.pop();
-            match fits {
-                Ok(()) => !is_omitted(node, field, value),
-                Err(_) if self.malformed == Malformed::Drop && stack.is_empty() => false,
-                Err(words) => {
-                    wrong.get_or_insert(words);
-                    true
+    fn metadata(&mut self, meta: Ref<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), FieldError> {
+        match (self.malformed, &mut *value) {
+            (Malformed::Refuse, _) | (_, Value::Null) => match canonicalise_at(meta, value) {
+                Ok(unknown) => self.tell(&unknown, path),
+                Err(error) => return Err(invalid(path, value, error.to_string())),
+            },
+            (Malformed::Drop, Value::Object(fields)) => {
+                for (name, value) in std::mem::take(fields) {
+                    let mut alone = Value::Object(Map::from_iter([(name, value)]));
+                    if let (Ok(unknown), Value::Object(good)) = (canonicalise_at(meta, &mut alone), alone) {
+                        self.tell(&unknown, path);
+                        fields.extend(good);
+                    }
                 }
             }
-        });
-        wrong.map_or(Ok(()), Err)
+            (Malformed::Drop, _) => {}
+        }
+        Ok(())
     }
 
-    fn value<'v>(
-        &mut self,
-        node: Ref<'v>,
-        value: &mut Value,
-        path: &Path<'_>,
-        holder: &'v Struct,
-        stack: &mut Vec<&'v str>,
-    ) -> Result<(), String> {
-        match (node.shape(), &mut *value) {
-            // Null leaves the zero value.
-            (_, Value::Null) => {
-                if let Shape::Scalar(Scalar::String) = node.shape() {
-                    *value = "".into();
-                }
-                Ok(())
-            }
-            (Shape::Scalar(Scalar::Time), Value::String(text)) => {
-                Time::parse(text).map(drop).map_err(|e| e.to_string())
-            }
-            (Shape::Scalar(Scalar::String), Value::String(_))
-            | (Shape::Scalar(Scalar::Bool), Value::Bool(_))
-            | (Shape::Any, _) => Ok(()),
-            (Shape::Scalar(Scalar::Int64 | Scalar::Int32), Value::Number(n)) if n.is_i64() => Ok(()),
-            (Shape::Struct(shape), Value::Object(object)) => self.fields(node, shape, object, path, stack),
-            (Shape::Map(map), Value::Object(object)) => {
-                for (name, value) in object.iter_mut() {
-                    self.value(node.to(map.value), value, &path.child(name), holder, stack)?;
-                }
-                Ok(())
-            }
-            (Shape::List(list), Value::Array(items)) => {
-                for (index, item) in items.iter_mut().enumerate() {
-                    self.value(node.to(list.item), item, &path.index(index), holder, stack)?;
-                }
-                Ok(())
-            }
-            (_, found) => {
-                let holder = holder.name.rsplit('.').next().unwrap_or_default();
-                Err(format!(
-                    "json: cannot unmarshal {} into Go struct field {holder}.{} of type {}",
-                    go_kind(found),
-                    stack.join("."),
-                    go_type(node)
-                ))
+    fn tell(&mut self, unknown: &StrictErrors, path: &Path<'_>) {
+        for error in unknown.iter() {
+            if let StrictError::Unknown(field) = error {
+                self.unknown.push(format!("{path}.{field}"));
             }
         }
     }
@@ -171,43 +109,4 @@ impl Coercer {
 
 fn invalid(path: &Path<'_>, value: &Value, detail: String) -> FieldError {
     FieldError { kind: ErrorKind::Invalid, field: path.to_string(), value: Some(value.clone()), detail }
-}
-
-/// Does Kubernetes leave it out when it writes the struct?
-fn is_omitted(node: Ref<'_>, field: &Field, value: &Value) -> bool {
-    let empty = match value {
-        Value::Null => return true,
-        Value::Bool(flag) => !flag && !field.pointer,
-        Value::Number(n) => n.as_i64() == Some(0) && !field.pointer,
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(map) => map.is_empty() && !matches!(node.to(field.r#type).shape(), Shape::Struct(_)),
-    };
-    empty && field.omit != Omit::Never
-}
-
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-/// The name of the Go type that metadata has there.
-fn go_type(node: Ref<'_>) -> String {
-    match node.shape() {
-        Shape::Scalar(Scalar::String) => "string".to_owned(),
-        Shape::Scalar(Scalar::Bool) => "bool".to_owned(),
-        Shape::Scalar(Scalar::Int64) => "int64".to_owned(),
-        Shape::Scalar(Scalar::Int32) => "int32".to_owned(),
-        Shape::Scalar(Scalar::Time) => "v1.Time".to_owned(),
-        Shape::List(list) => format!("[]{}", go_type(node.to(list.item))),
-        Shape::Map(map) => format!("map[string]{}", go_type(node.to(map.value))),
-        Shape::Struct(shape) => format!("v1.{}", shape.name.rsplit('.').next().unwrap_or_default()),
-        _ => "v1.FieldsV1".to_owned(),
-    }
 }

@@ -150,7 +150,7 @@ fn metadata_takes_the_form_of_its_type() {
     let mut object = json!({"metadata": metadata, "e": {"metadata": metadata}});
     let unknown = clean(&schema, &mut object, Malformed::Refuse).expect("well formed");
     assert_eq!(unknown, ["e.metadata.ownerReferences[0].more", "metadata.ownerReferences[0].more"]);
-    let expected = json!({"name": "x", "ownerReferences": [{"name": "o", "controller": false, "uid": ""}]});
+    let expected = json!({"name": "x", "ownerReferences": [{"apiVersion": "", "kind": "", "name": "o", "controller": false, "uid": ""}]});
     assert_eq!(object, json!({"metadata": expected, "e": {"metadata": expected}}));
 }
 
