@@ -5,18 +5,13 @@
 //! Prints a table per kind and holds a floor that only rises; `RECORDINGS_KIND` narrows it to one kind and shows what
 //! differs.
 
-#[path = "recordings/canonical.rs"]
-mod canonical;
 #[path = "recordings/compare.rs"]
 mod compare;
+mod facts;
 #[path = "recordings/road.rs"]
 mod road;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-
-use serde_json::Value;
 
 use compare::Outcome;
 use road::Road;
@@ -32,30 +27,17 @@ struct Tally {
     words: usize,
 }
 
-fn facts() -> PathBuf {
-    match std::env::var_os("FERRY_FACTS") {
-        Some(path) => path.into(),
-        None => PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/kubernetes")),
-    }
-}
-
 #[test]
 #[allow(clippy::print_stdout)]
 fn strategies_answer_as_recorded() {
-    let file = facts().join("recordings-v1.36.4.jsonl.gz");
-    let Ok(file) = std::fs::File::open(&file) else {
-        println!("skipped: no recordings at {}", file.display());
-        return;
-    };
+    let Some(recordings) = facts::recordings() else { return };
     let only = std::env::var("RECORDINGS_KIND").ok();
-    let mut road = Road::new(&facts());
+    let mut road = Road::new();
     let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
-    for line in BufReader::new(flate2::read::GzDecoder::new(file)).lines() {
-        let case: Value = serde_json::from_str(&line.expect("a line")).expect("a recording");
+    for case in recordings {
         let Some(outcome) = road.travel(&case) else { continue };
-        let kind = case["kind"].as_str().unwrap_or_default();
-        let shown = only.as_deref() == Some(kind);
-        let tally = tallies.entry(kind.to_owned()).or_default();
+        let shown = only.as_ref() == Some(&case.kind);
+        let tally = tallies.entry(case.kind.clone()).or_default();
         tally.cases += 1;
         match outcome {
             Outcome::Same => {
@@ -65,12 +47,12 @@ fn strategies_answer_as_recorded() {
             Outcome::OtherWords(difference) => {
                 tally.alike += 1;
                 if shown {
-                    println!("{} {} {}: words: {difference}\n", case["id"], case["method"], case["what"]);
+                    println!("{} {} {}: words: {difference}\n", case.id, case.method, case.what);
                 }
             }
             Outcome::Different(difference) => {
                 if shown {
-                    println!("{} {} {}: {difference}\n", case["id"], case["method"], case["what"]);
+                    println!("{} {} {}: {difference}\n", case.id, case.method, case.what);
                 }
             }
         }

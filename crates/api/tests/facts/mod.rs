@@ -20,9 +20,13 @@ pub fn folder() -> Option<PathBuf> {
 
 /// A request to a real server and its answer.
 pub struct Recording {
+    pub id: u64,
+    pub kind: String,
     pub what: String,
     pub method: String,
     pub path: String,
+    /// Of a patch, its type.
+    pub content_type: Option<String>,
     pub code: u64,
     pub body: Value,
     pub answer: Value,
@@ -37,9 +41,12 @@ pub fn recordings() -> Option<impl Iterator<Item = Recording>> {
         let mut entry: Value = serde_json::from_str(&line.expect("a line")).expect("a line is JSON");
         let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
         Recording {
+            id: entry["id"].as_u64().unwrap_or_default(),
+            kind: text(&entry, "kind"),
             what: text(&entry, "what"),
             method: text(&entry, "method"),
             path: text(&entry, "path"),
+            content_type: entry["ctype"].as_str().map(str::to_owned),
             code: entry["code"].as_u64().unwrap_or_default(),
             body: entry["body"].take(),
             answer: entry["resp"].take(),

@@ -1,49 +1,47 @@
 //! The road an object takes in the server, with stand-ins for what is not in this crate.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use api::kinds::{self, Context, Requester, Strategy};
+use api::schemas::schema_of;
+use object_model::codec::canonical::canonicalise;
 use object_model::identity::GroupKind;
 use object_model::status::Status;
 use serde_json::{Value, json};
 
-use crate::canonical::Canonical;
 use crate::compare::{self, Outcome};
+use crate::facts::Recording;
 
 pub struct Road {
-    canonical: Canonical,
     /// What a real create left in the store, by path.
     stored: HashMap<String, Value>,
     context: Context,
 }
 
 impl Road {
-    pub fn new(facts: &Path) -> Self {
-        let fields = std::fs::read_to_string(facts.join("fields-v1.36.4.json")).expect("facts about fields");
+    pub fn new() -> Self {
         let user = Requester {
             name: "admin".to_owned(),
             groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
             ..Default::default()
         };
         let context = Context { user, now: "2026-01-02T03:04:05Z".to_owned() };
-        Self { canonical: Canonical::new(&fields), stored: HashMap::new(), context }
+        Self { stored: HashMap::new(), context }
     }
 
     /// Sends one recorded request along. `None` if it is not one for the strategies.
-    pub fn travel(&mut self, case: &Value) -> Option<Outcome> {
-        let (method, code) = (case["method"].as_str()?, case["code"].as_i64()?);
-        let body = &case["body"];
-        let (api_version, kind) = (body["apiVersion"].as_str()?, body["kind"].as_str()?);
+    pub fn travel(&mut self, case: &Recording) -> Option<Outcome> {
+        let (api_version, kind) = (case.body["apiVersion"].as_str()?, case.body["kind"].as_str()?);
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         let strategy = kinds::find(group, kind)?;
-        let path = case["path"].as_str()?.split('?').next()?;
-        let dry_run = case["path"].as_str()?.contains("dryRun");
-        if case["ctype"].is_string() || !["POST", "PUT"].contains(&method) || ![200, 201, 422].contains(&code) {
+        let path = case.path.split('?').next()?;
+        let dry_run = case.path.contains("dryRun");
+        let is_write = ["POST", "PUT"].contains(&case.method.as_str()) && case.content_type.is_none();
+        if !is_write || ![200, 201, 422].contains(&case.code) {
             return None;
         }
-        let mut object = self.decode(strategy, body, path)?;
-        let outcome = if method == "POST" {
+        let mut object = decode(strategy, &case.body, path)?;
+        let outcome = if case.method == "POST" {
             let result = create(strategy, &mut object, &self.context);
             judge(case, strategy, &object, result)
         } else {
@@ -55,35 +53,28 @@ impl Road {
             let result = update(strategy, &mut object, old, &self.context);
             judge(case, strategy, &object, result)
         };
-        if method == "POST" && code == 201 && !dry_run {
+        if case.method == "POST" && case.code == 201 && !dry_run {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             object["metadata"]["resourceVersion"] = json!("1");
             self.stored.insert(format!("{path}/{name}"), object);
         }
         Some(outcome)
     }
+}
 
-    fn decode(&self, strategy: &Strategy, body: &Value, path: &str) -> Option<Value> {
-        let mut body = body.clone();
-        if body["metadata"].is_null() {
-            body["metadata"] = json!({});
-        }
-        if strategy.namespaced {
-            let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(1);
-            body["metadata"]["namespace"] = json!(parts.next()?);
-        }
-        let version = body["apiVersion"].as_str()?.rsplit('/').next()?.to_owned();
-        let group = strategy.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-        let package = match group {
-            "rbac" => format!("k8s.io.api.rbac.{version}"),
-            "apiextensions" => format!("k8s.io.apiextensions-apiserver.pkg.apis.apiextensions.{version}"),
-            "apiregistration" => format!("k8s.io.kube-aggregator.pkg.apis.apiregistration.{version}"),
-            group => format!("k8s.io.api.{group}.{version}"),
-        };
-        let mut object = self.canonical.object(&package, strategy.kind, &body);
-        (strategy.defaults)(&mut object);
-        Some(object)
+fn decode(strategy: &Strategy, body: &Value, path: &str) -> Option<Value> {
+    let mut object = body.clone();
+    if object["metadata"].is_null() {
+        object["metadata"] = json!({});
     }
+    if strategy.namespaced {
+        let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(1);
+        object["metadata"]["namespace"] = json!(parts.next()?);
+    }
+    let version = body["apiVersion"].as_str()?.rsplit('/').next()?;
+    canonicalise(&schema_of(strategy.group, version, strategy.kind)?, &mut object).ok()?;
+    (strategy.defaults)(&mut object);
+    Some(object)
 }
 
 type Result = std::result::Result<Vec<String>, object_model::field::Errors>;
@@ -118,17 +109,17 @@ fn update(strategy: &Strategy, object: &mut Value, old: &Value, context: &Contex
     strategy.before_update(&strategy.update, object, old, context)
 }
 
-fn judge(case: &Value, strategy: &Strategy, object: &Value, result: Result) -> Outcome {
-    let failed = case["code"] == 422;
+fn judge(case: &Recording, strategy: &Strategy, object: &Value, result: Result) -> Outcome {
+    let failed = case.code == 422;
     match result {
-        Ok(_) if failed => Outcome::Different(format!("accepted, Kubernetes {}", case["resp"]["message"])),
-        Ok(_) => compare::success(&case["resp"], object),
+        Ok(_) if failed => Outcome::Different(format!("accepted, Kubernetes {}", case.answer["message"])),
+        Ok(_) => compare::success(&case.answer, object),
         Err(errors) => {
             let kind = GroupKind { group: strategy.group.into(), kind: strategy.kind.into() };
             let status = Status::invalid(&kind, object["metadata"]["name"].as_str().unwrap_or_default(), &errors);
             let status = serde_json::to_value(&status).unwrap_or_default();
             if failed {
-                compare::failure(&case["resp"], &status)
+                compare::failure(&case.answer, &status)
             } else {
                 Outcome::Different(format!("refused: {}", status["message"]))
             }
