@@ -38,8 +38,8 @@ fn main() {
         group.bench_function(name, |bencher| bencher.iter_custom(|each| puts(&runtime, store, each).time));
     }
     group.finish();
-    if let Some((etcd, _server)) = &etcd {
-        compare(&runtime, &embedded, etcd);
+    if let Some((etcd, server)) = &etcd {
+        compare(&runtime, &embedded, etcd, server.process_id().expect("etcd runs"));
     }
     criterion.final_summary();
 }
@@ -48,15 +48,32 @@ fn puts(runtime: &Runtime, store: &Arc<dyn Store>, each: u64) -> Measured {
     runtime.block_on(durable_puts(store.clone(), each)).expect("the store takes puts")
 }
 
-fn compare(runtime: &Runtime, embedded: &Arc<dyn Store>, etcd: &Arc<dyn Store>) {
+fn compare(runtime: &Runtime, embedded: &Arc<dyn Store>, etcd: &Arc<dyn Store>, etcd_process: u32) {
     let mut totals = [Measured::default(); 2];
+    let mut cpu = [Duration::ZERO; 2];
+    let own_process = std::process::id();
     for _ in 0..ROUNDS {
-        for (index, (store, each)) in [(embedded, EMBEDDED_PUTS), (etcd, ETCD_PUTS)].into_iter().enumerate() {
+        let turns = [(embedded, EMBEDDED_PUTS, own_process), (etcd, ETCD_PUTS, etcd_process)];
+        for (index, (store, each, process)) in turns.into_iter().enumerate() {
+            let before = cpu_time(process);
             totals[index].add(puts(runtime, store, each));
+            cpu[index] += cpu_time(process).saturating_sub(before);
         }
     }
     let [embedded, etcd] = totals.map(|measured| measured.per_second());
     println!("embedded {embedded:.0} puts/s, etcd {etcd:.0} puts/s, ratio {:.1}", embedded / etcd);
+    let per_put = |index: usize| cpu[index].as_micros() as f64 / totals[index].puts as f64;
+    println!("CPU: embedded {:.0} µs a put with its writers, etcd {:.0} µs without them", per_put(0), per_put(1));
+}
+
+/// What a process has used so far, on all cores.
+fn cpu_time(process: u32) -> Duration {
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // Behind the name, which may contain anything: state is the first field, user and system time are the 12th and 13th.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    Duration::from_secs_f64(ticks / TICKS_PER_SECOND)
 }
 
 /// A folder on the disk that the build is on; a temporary folder may be in memory.
