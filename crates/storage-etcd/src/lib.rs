@@ -296,6 +296,7 @@ impl Store for Etcd {
             events,
             asked: self.inner.asked.subscribe(),
             awaited: Awaited::default(),
+            lost_since: None,
             proof: self.inner.proof,
         };
         tokio::spawn(follower.run());

@@ -45,6 +45,8 @@ pub(crate) struct Follower {
     /// The revision up to which progress was asked for last. Closed with the store.
     pub asked: watch::Receiver<Revision>,
     pub awaited: Awaited,
+    /// Since when there is no stream, told once.
+    pub lost_since: Option<Instant>,
     /// Instead of what the version of etcd suggests.
     pub proof: Option<Proof>,
 }
@@ -70,7 +72,6 @@ impl Follower {
         let mut pauses = Pauses::default();
         let mut refusals = 0;
         loop {
-            let followed_from = self.position;
             let error = match self.follow().await {
                 End::Closed => return,
                 End::Failed(error) => error,
@@ -84,12 +85,15 @@ impl Follower {
                 }
                 End::Refused(reason) => Error::Unavailable(format!("etcd refuses to watch: {reason}")),
                 End::Lost(status) => {
-                    if self.position > followed_from {
+                    let (position, error) = (self.position.0, failure::describe(&status));
+                    if self.lost_since.is_none() {
+                        tracing::warn!(prefix = self.prefix, position, error, "the watch of etcd was lost; resuming");
+                        self.lost_since = Some(Instant::now());
                         pauses = Pauses::default();
+                    } else {
+                        tracing::debug!(prefix = self.prefix, position, error, "the watch of etcd is still lost");
                     }
                     refusals = 0;
-                    let (position, error) = (self.position.0, failure::describe(&status));
-                    tracing::warn!(prefix = self.prefix, position, error, "the watch of etcd was lost; resuming");
                     if !self.pause(pauses.next()).await {
                         return;
                     }
@@ -196,6 +200,10 @@ impl Follower {
             });
         }
         if response.created {
+            if let Some(since) = self.lost_since.take() {
+                let (position, after) = (self.position.0, since.elapsed());
+                tracing::info!(prefix = self.prefix, position, ?after, "the watch of etcd goes on");
+            }
             return if at < self.position { self.check_future().await } else { Ok(()) };
         }
         if response.events.is_empty() && batch.is_empty() {
