@@ -57,30 +57,33 @@ pub fn string_slice(items: &[&str]) -> String {
 
 /// A float as `%v` prints it: the shortest digits that read back, with an exponent below 1e-4 and from 1e6 on.
 pub fn float(value: f64) -> String {
-    shortest(value, 1e-4, 1e6)
+    if is_plain(value, 1e-4, 1e6) { value.to_string() } else { with_exponent(&format!("{value:e}"), 2) }
 }
 
-/// A float as Go's JSON encoder prints it: an exponent only below 1e-6 and from 1e21 on, and `e-9` where `%v` says `e-09`.
+/// The same for a float of 32 bits, which needs fewer digits.
+pub fn float32(value: f32) -> String {
+    if is_plain(value.into(), 1e-4, 1e6) { value.to_string() } else { with_exponent(&format!("{value:e}"), 2) }
+}
+
+/// A float as Go's JSON encoder prints it: an exponent only below 1e-6 and from 1e21 on, and `e-9` where `%v` says
+/// `e-09`.
 pub fn json_float(value: f64) -> String {
-    let text = shortest(value, 1e-6, 1e21);
-    match text.split_once("e-0") {
-        Some((digits, exponent)) => format!("{digits}e-{exponent}"),
-        None => text,
-    }
+    if is_plain(value, 1e-6, 1e21) { value.to_string() } else { with_exponent(&format!("{value:e}"), 1) }
 }
 
-fn shortest(value: f64, small: f64, big: f64) -> String {
+fn is_plain(value: f64, small: f64, big: f64) -> bool {
     let size = value.abs();
-    if size == 0.0 || (size >= small && size < big) {
-        return format!("{value}");
-    }
-    let text = format!("{value:e}");
+    size == 0.0 || (size >= small && size < big)
+}
+
+/// From `1e-9` to `1e-09`, and from `1e9` to `1e+09`.
+fn with_exponent(text: &str, width: usize) -> String {
     match text.split_once('e') {
         Some((digits, exponent)) => match exponent.strip_prefix('-') {
-            Some(exponent) => format!("{digits}e-{exponent:0>2}"),
+            Some(exponent) => format!("{digits}e-{exponent:0>width$}"),
             None => format!("{digits}e+{exponent:0>2}"),
         },
-        None => text,
+        None => text.to_owned(),
     }
 }
 

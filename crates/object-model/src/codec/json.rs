@@ -11,4 +11,4 @@ pub use read::{BadJson, read, read_strict};
 pub use write::{to_string, to_vec, write};
 
 #[cfg(test)]
-mod tests;
+pub(in crate::codec) mod tests;
