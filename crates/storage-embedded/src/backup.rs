@@ -28,7 +28,7 @@ pub enum BackupError {
 
 impl From<Fault> for BackupError {
     fn from(fault: Fault) -> Self {
-        Self::Store(fault.0)
+        Self::Store(fault.error)
     }
 }
 

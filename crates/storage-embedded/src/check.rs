@@ -68,7 +68,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Report, CheckError> {
         }
         None => return Err(OpenError::NotAStore { path: path.to_owned() }.into()),
     }
-    let mut report = structure(&database).map_err(|fault| CheckError::Read(fault.0))?;
+    let mut report = structure(&database).map_err(|fault| CheckError::Read(fault.error))?;
     report.problems.splice(0..0, problems);
     Ok(report)
 }
@@ -96,7 +96,7 @@ pub(crate) fn structure(database: &Database) -> Result<Report> {
                 Ok(record) => {
                     report.problem(format!("{key} at revision {revision} points at a record of {}", record.key))
                 }
-                Err(fault) => report.problem(format!("{key} at revision {revision}: {}", fault.0)),
+                Err(fault) => report.problem(format!("{key} at revision {revision}: {}", fault.error)),
             },
         }
         let newer_version = newer.take().filter(|(newer, _)| newer == key).map(|(_, version)| version);

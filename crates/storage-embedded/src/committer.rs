@@ -27,8 +27,7 @@ use crate::{
     fault::Result,
     format::{META, meta},
     history::History,
-    hub::End,
-    opening::RESERVE,
+    opening::{Opened, Options, RESERVE},
     store::Shared,
     sweep,
 };
@@ -54,64 +53,72 @@ const GATHER: Duration = Duration::from_micros(500);
 const EXPIRE_KEYS: usize = 256;
 const SWEEP_RECORDS: usize = 256;
 
-pub(crate) struct Committer {
-    pub shared: Arc<Shared>,
-    pub database: Arc<Database>,
-    pub requests: Receiver<Request>,
-    pub clock: Arc<dyn Clock>,
-    pub relaxed_delay: Duration,
-    pub history: History,
-    pub reserved: u64,
-    pub next_expiry: Option<u64>,
+pub(crate) struct Committer<'a> {
+    shared: &'a Shared,
+    requests: &'a Receiver<Request>,
+    clock: &'a dyn Clock,
+    relaxed_delay: Duration,
+    database: Arc<Database>,
+    history: History,
+    reserved: u64,
+    next_expiry: Option<u64>,
     /// History is swept up to here …
-    pub swept: u64,
+    swept: u64,
     /// … and shall be up to here.
-    pub sweep_target: u64,
+    sweep_target: u64,
     /// Since when something was committed that is not settled: durable, and quick to recover after a crash.
-    pub unsettled: Option<Instant>,
-    pub pace: Pace,
+    unsettled: Option<Instant>,
+    pace: Pace,
+    closing: bool,
 }
 
 /// How many writers there seem to be, and how long a durable commit takes. If the next batch began with the first
 /// request, half of the writers would always wait for the sync of the other half.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+struct Pace {
     writers: usize,
     sync: Duration,
 }
 
 type Waiting = (Transaction, oneshot::Sender<Outcome>);
 
-enum Wake {
-    Work(Vec<Waiting>),
-    Close,
-}
-
-impl Committer {
-    /// Until the store is closed or the disk fails.
-    pub(crate) fn run(mut self) {
-        let end = loop {
-            match self.wait() {
-                Wake::Close => match self.close() {
-                    Ok(()) => break End::Closed,
-                    Err(fault) => break End::Failed(fault.0),
-                },
-                Wake::Work(waiting) => {
-                    if let Err(fault) = self.work(waiting) {
-                        break End::Failed(fault.0);
-                    }
-                }
-            }
-        };
-        if let End::Failed(error) = &end {
-            tracing::error!(%error, "the store has stopped writing");
+impl<'a> Committer<'a> {
+    pub(crate) fn new(
+        shared: &'a Shared,
+        requests: &'a Receiver<Request>,
+        options: &'a Options,
+        opened: Opened,
+    ) -> Self {
+        let Opened { database, numbers, history } = opened;
+        Self {
+            shared,
+            requests,
+            clock: &*options.clock,
+            relaxed_delay: options.relaxed_delay,
+            database,
+            history,
+            reserved: numbers.reserved,
+            next_expiry: numbers.next_expiry,
+            swept: numbers.compacted,
+            sweep_target: shared.oldest(),
+            unsettled: None,
+            pace: Pace::default(),
+            closing: false,
         }
-        self.shared.end(end);
     }
 
-    /// Sleeps until there is a request or something is due.
-    fn wait(&mut self) -> Wake {
-        let mut waiting: Vec<Waiting> = Vec::new();
+    /// Until the store is closed, or something fails. What is not answered then has an unknown outcome.
+    pub(crate) fn run(mut self) -> Result<()> {
+        while !self.closing {
+            let waiting = self.wait();
+            self.work(waiting)?;
+        }
+        self.close()
+    }
+
+    /// Sleeps until there is a request or something is due. Answers the transactions that wait.
+    fn wait(&mut self) -> Vec<Waiting> {
+        let mut waiting = Vec::new();
         let mut bytes = 0;
         let mut durable = false;
         let mut gathering = None;
@@ -128,11 +135,11 @@ impl Committer {
                     waiting.push((transaction, reply));
                 }
                 Ok(Request::Compact(revision)) => self.sweep_target = self.sweep_target.max(revision),
-                Ok(Request::Close) | Err(false) => return Wake::Close,
-                Err(true) => return Wake::Work(waiting),
+                Ok(Request::Close) | Err(false) => self.closing = true,
+                Err(true) => return waiting,
             }
-            if waiting.len() >= BATCH_TRANSACTIONS || bytes >= BATCH_BYTES {
-                return Wake::Work(waiting);
+            if self.closing || waiting.len() >= BATCH_TRANSACTIONS || bytes >= BATCH_BYTES {
+                return waiting;
             }
             next = self.requests.try_recv().map_err(|error| error == TryRecvError::Empty);
             if matches!(next, Err(true)) && durable && waiting.len() < self.pace.writers {
@@ -209,7 +216,7 @@ impl Committer {
         } else {
             transaction.abort()?;
         }
-        self.pace.writers = self.shared.in_flight.fetch_sub(replies.len(), Ordering::Relaxed);
+        self.pace.writers = self.shared.in_flight.load(Ordering::Relaxed);
         for (reply, outcome) in replies {
             // Whoever does not wait for the answer any more does not want it.
             let _ = reply.send(outcome);

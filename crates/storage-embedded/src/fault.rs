@@ -1,25 +1,35 @@
 //! What goes wrong underneath, as the store's error, so that `?` works on redb's results.
 
+use std::io;
+
 use storage::Error;
 
 /// A [`storage::Error`] that redb's errors turn into.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault(pub Error);
+pub(crate) struct Fault {
+    pub error: Error,
+    /// A write failed for lack of space: it has left no trace, and will work when there is space again. Of other failures
+    /// of a disk nothing is known; in particular, what it was to sync may seem to be there and not be.
+    pub disk_full: bool,
+}
 
 pub(crate) type Result<T, E = Fault> = std::result::Result<T, E>;
 
 /// The contents contradict the format.
 pub(crate) fn damaged(what: impl Into<String>) -> Fault {
-    Fault(Error::Corrupt(what.into()))
+    Error::Corrupt(what.into()).into()
 }
 
 impl From<redb::Error> for Fault {
     fn from(error: redb::Error) -> Self {
-        Fault(match error {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        let disk_full = matches!(&error, redb::Error::Io(source) if full.contains(&source.kind()));
+        let error = match error {
             redb::Error::Corrupted(what) => Error::Corrupt(what),
             redb::Error::PreviousIo => Error::Unavailable("an earlier write to the disk failed".into()),
             other => Error::Unavailable(other.to_string()),
-        })
+        };
+        Fault { error, disk_full }
     }
 }
 
@@ -37,12 +47,12 @@ from_redb!(StorageError TableError TransactionError CommitError DatabaseError Se
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        Fault(error)
+        Fault { error, disk_full: false }
     }
 }
 
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
-        fault.0
+        fault.error
     }
 }

@@ -71,7 +71,7 @@ impl Follower {
                     self.deliver(events).await?;
                     after = reached;
                 }
-                Ok(Err(fault)) => return self.fail(fault.0).await,
+                Ok(Err(fault)) => return self.fail(fault.error).await,
                 Err(stopped) => return self.fail(Error::Unavailable(stopped.to_string())).await,
             }
         }

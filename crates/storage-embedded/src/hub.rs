@@ -214,6 +214,12 @@ impl Hub {
         }
     }
 
+    /// The store is back at `current` after a failure; what was published last may be lost. So every watch looks on disk
+    /// for what comes after the last that it has, and finds out.
+    pub(crate) fn resume(&self, current: u64) {
+        self.publish(None, current);
+    }
+
     pub(crate) fn end(&self, end: End) {
         let mut state = self.state();
         state.end.get_or_insert(end);

@@ -6,7 +6,7 @@
 //! - [`snapshot`]: reads, at any kept revision, from redb's read transactions.
 //! - [`batch`]: applies transactions inside one redb write transaction.
 //! - [`committer`]: the one thread that writes: group commit, syncing of relaxed commits, expiry; [`sweep`] is compaction,
-//!   [`history`] decides how far.
+//!   [`history`] decides how far; [`supervisor`] opens the file again when the disk has failed.
 //! - [`hub`]: what was committed lately, and who watches; [`follow`]: feeds one watch, from the hub or, if it fell behind,
 //!   from disk.
 //! - [`opening`]: format version, recovery after a crash; [`backup`] and [`check`]: copies of a store and its soundness.
@@ -26,6 +26,7 @@ mod hub;
 mod opening;
 mod snapshot;
 mod store;
+mod supervisor;
 mod sweep;
 
 pub use self::{

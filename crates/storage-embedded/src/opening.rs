@@ -15,6 +15,7 @@ use crate::{
     clock::{Clock, SystemClock},
     fault::Fault,
     format::{EXPIRIES, FORMAT, GAPS, HISTORY, INDEX, META, OBJECTS, meta},
+    history::History,
 };
 
 /// How a store behaves. The defaults are for a single machine that mostly idles.
@@ -84,7 +85,7 @@ impl OpenError {
 
     pub(crate) fn from_fault(path: &Path, fault: Fault) -> Self {
         let path = path.to_owned();
-        match fault.0 {
+        match fault.error {
             storage::Error::Corrupt(what) => Self::Damaged { path, what },
             other => Self::Io { path, source: io::Error::other(other.to_string()) },
         }
@@ -105,13 +106,18 @@ pub(crate) struct Numbers {
     pub next_expiry: Option<u64>,
 }
 
+pub(crate) fn open_or_create_file(options: &Options) -> Result<Database, OpenError> {
+    match open_file(options) {
+        Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => create_file(options, create),
+        opened => opened,
+    }
+}
+
 pub(crate) fn open_file(options: &Options) -> Result<Database, OpenError> {
     let path = &options.path;
-    match OpenOptions::new().read(true).write(true).open(path) {
-        Ok(file) => builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error)),
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => create_file(options, create),
-        Err(source) => Err(OpenError::Io { path: path.clone(), source }),
-    }
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(|source| OpenError::Io { path: path.clone(), source })?;
+    builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error))
 }
 
 /// Makes a new file, which gets its name only once `fill` has filled it: whatever happens, a store is there whole or not
@@ -153,8 +159,25 @@ fn builder(options: &Options) -> redb::Builder {
     builder
 }
 
+/// A store that is ready.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub database: Arc<Database>,
+    pub numbers: Numbers,
+    pub history: History,
+}
+
+impl Opened {
+    pub(crate) fn new(database: Database, options: &Options) -> Result<Self, OpenError> {
+        let numbers = prepare(&database, &options.path)?;
+        let history = History::load(&database, options.history, options.history_bytes)
+            .map_err(|fault| OpenError::from_fault(&options.path, fault))?;
+        Ok(Self { database: Arc::new(database), numbers, history })
+    }
+}
+
 /// Checks the format, or writes it into a new file; then recovers from a crash if there was one.
-pub(crate) fn prepare(database: &Database, path: &Path) -> Result<Numbers, OpenError> {
+fn prepare(database: &Database, path: &Path) -> Result<Numbers, OpenError> {
     match format_of(database, path)? {
         Some(FORMAT) => {}
         Some(found) => return Err(OpenError::NewerFormat { path: path.to_owned(), found, supported: FORMAT }),

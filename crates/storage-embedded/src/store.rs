@@ -1,10 +1,9 @@
 //! The store itself: what the committer and the readers share, and the [`Store`] trait on top of it.
 
 use std::{
-    panic::{self, AssertUnwindSafe},
     path::Path,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
@@ -19,13 +18,13 @@ use tokio::sync::oneshot;
 use crate::{
     backup::{self, BackupError},
     check::{self, Report},
-    committer::{Committer, Pace, Request},
+    committer::Request,
     fault::Result,
     follow,
-    history::History,
     hub::{End, Event, Hub},
-    opening::{self, OpenError, Options},
+    opening::{self, OpenError, Opened, Options},
     snapshot::Snapshot,
+    supervisor::Supervisor,
 };
 
 /// A store in one file, used by one process. Dropping it closes it.
@@ -38,63 +37,57 @@ pub struct EmbeddedStore {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// `None` once closed.
+    /// `None` while the disk fails, and once closed.
     database: RwLock<Option<Arc<Database>>>,
     /// The newest revision. Set after its commit and before its acknowledgement.
     current: AtomicU64,
     /// Reads below this revision are refused. Raised before the sweep that makes it necessary.
     oldest: AtomicU64,
-    gaps: Vec<(u64, u64)>,
+    gaps: RwLock<Vec<(u64, u64)>>,
     /// Transactions that wait for the committer or are in its hands.
     pub in_flight: AtomicUsize,
     pub hub: Hub,
-    failure: OnceLock<Error>,
+    failure: Mutex<Option<Error>>,
 }
 
 impl EmbeddedStore {
     /// Opens the store at `options.path`, or makes a new one there. Blocks on the disk.
     pub fn open(options: Options) -> Result<Self, OpenError> {
-        Self::start(opening::open_file(&options)?, options)
+        let database = opening::open_or_create_file(&options)?;
+        Self::start(database, options, opening::open_file)
     }
 
-    /// On another disk than a file; its `path` is used in messages only.
-    pub fn open_on(backend: impl StorageBackend, options: Options) -> Result<Self, OpenError> {
-        Self::start(opening::open_backend(backend, &options)?, options)
+    /// On another disk than a file, which `backend` answers whenever it is asked; its `path` is used in messages only.
+    pub fn open_on<B: StorageBackend>(
+        backend: impl Fn() -> B + Send + 'static,
+        options: Options,
+    ) -> Result<Self, OpenError> {
+        let open = move |options: &Options| opening::open_backend(backend(), options);
+        Self::start(open(&options)?, options, open)
     }
 
-    fn start(database: Database, options: Options) -> Result<Self, OpenError> {
-        let numbers = opening::prepare(&database, &options.path)?;
-        let history = History::load(&database, options.history, options.history_bytes)
-            .map_err(|fault| OpenError::from_fault(&options.path, fault))?;
-        let database = Arc::new(database);
+    fn start(
+        database: Database,
+        options: Options,
+        reopen: impl Fn(&Options) -> Result<Database, OpenError> + Send + 'static,
+    ) -> Result<Self, OpenError> {
+        let opened = Opened::new(database, &options)?;
         let shared = Arc::new(Shared {
-            database: RwLock::new(Some(database.clone())),
-            current: AtomicU64::new(numbers.current),
-            oldest: AtomicU64::new(numbers.compacted),
-            gaps: numbers.gaps,
+            database: RwLock::new(Some(opened.database.clone())),
+            current: AtomicU64::new(opened.numbers.current),
+            oldest: AtomicU64::new(opened.numbers.compacted),
+            gaps: RwLock::new(opened.numbers.gaps.clone()),
             in_flight: AtomicUsize::new(0),
-            hub: Hub::new(numbers.current),
-            failure: OnceLock::new(),
+            hub: Hub::new(opened.numbers.current),
+            failure: Mutex::new(None),
         });
         let (requests, receiver) = mpsc::channel();
-        let committer = Committer {
-            shared: shared.clone(),
-            database,
-            requests: receiver,
-            clock: options.clock,
-            relaxed_delay: options.relaxed_delay,
-            history,
-            reserved: numbers.reserved,
-            next_expiry: numbers.next_expiry,
-            swept: numbers.compacted,
-            sweep_target: numbers.compacted,
-            unsettled: None,
-            pace: Pace::default(),
-        };
+        let path = options.path.clone();
+        let supervisor = Supervisor { shared: shared.clone(), requests: receiver, options, reopen: Box::new(reopen) };
         let committer = thread::Builder::new()
             .name("store".into())
-            .spawn(move || run(committer))
-            .map_err(|source| OpenError::Io { path: options.path, source })?;
+            .spawn(move || supervisor.run(opened))
+            .map_err(|source| OpenError::Io { path, source })?;
         Ok(Self { shared, requests, committer: Mutex::new(Some(committer)) })
     }
 
@@ -102,10 +95,7 @@ impl EmbeddedStore {
     pub async fn close(&self) -> Result<(), Error> {
         let committer = self.stop();
         tokio::task::spawn_blocking(move || join(committer)).await.map_err(|stopped| unavailable(&stopped))?;
-        match self.shared.failure.get() {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(()),
-        }
+        self.shared.failure().map_or(Ok(()), Err)
     }
 
     fn stop(&self) -> Option<thread::JoinHandle<()>> {
@@ -140,19 +130,9 @@ impl Drop for EmbeddedStore {
     }
 }
 
-/// redb panics on some kinds of damage; nobody must wait for answers that will not come.
-fn run(committer: Committer) {
-    let shared = committer.shared.clone();
-    if panic::catch_unwind(AssertUnwindSafe(|| committer.run())).is_err() {
-        shared.end(End::Failed(Error::Corrupt(
-            "writing panicked; check the store, and restore a backup if need be".into(),
-        )));
-    }
-}
-
 fn join(committer: Option<thread::JoinHandle<()>>) {
     if let Some(committer) = committer {
-        // A panic in there has been reported as the failure of the store.
+        // It catches panics and reports them as the failure of the store.
         let _ = committer.join();
     }
 }
@@ -176,17 +156,40 @@ impl Shared {
         self.oldest.fetch_max(revision, Ordering::AcqRel);
     }
 
-    /// Nothing will be written any more.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.oldest.load(Ordering::Acquire)
+    }
+
+    /// Nothing can be read or written for now.
+    pub(crate) fn suspend(&self, failure: Error) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The store has been opened again.
+    pub(crate) fn resume(&self, opened: &Opened) {
+        *self.gaps.write().unwrap_or_else(PoisonError::into_inner) = opened.numbers.gaps.clone();
+        self.current.store(opened.numbers.current, Ordering::Release);
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = Some(opened.database.clone());
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.hub.resume(opened.numbers.current);
+    }
+
+    /// Nothing will be read or written any more.
     pub(crate) fn end(&self, end: End) {
         match &end {
             End::Closed => *self.database.write().unwrap_or_else(PoisonError::into_inner) = None,
-            End::Failed(error) => drop(self.failure.set(error.clone())),
+            End::Failed(failure) => self.suspend(failure.clone()),
         }
         self.hub.end(end);
     }
 
+    fn failure(&self) -> Option<Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn stopped(&self) -> Error {
-        self.failure.get().cloned().unwrap_or_else(|| Error::Unavailable("the store is closed".into()))
+        self.failure().unwrap_or_else(|| Error::Unavailable("the store is closed".into()))
     }
 
     fn database(&self) -> Result<Arc<Database>> {
@@ -197,7 +200,7 @@ impl Shared {
     /// Whether the state at this revision is known.
     fn check_revision(&self, requested: u64) -> Result<()> {
         let compacted = |oldest| Error::Compacted { requested: Revision(requested), oldest: Revision(oldest) };
-        let oldest = self.oldest.load(Ordering::Acquire);
+        let oldest = self.oldest();
         if requested < oldest {
             return Err(compacted(oldest).into());
         }
@@ -213,7 +216,8 @@ impl Shared {
 
     /// The first revision from this one on that was not lost in a crash.
     fn past_gap(&self, revision: u64) -> u64 {
-        let gap = self.gaps.iter().find(|(first, last)| (*first..=*last).contains(&revision));
+        let gaps = self.gaps.read().unwrap_or_else(PoisonError::into_inner);
+        let gap = gaps.iter().find(|(first, last)| (*first..=*last).contains(&revision));
         gap.map_or(revision, |(_, last)| last + 1)
     }
 
@@ -249,6 +253,22 @@ impl Shared {
     }
 }
 
+/// Counts while it lives.
+struct InFlight<'a>(&'a AtomicUsize);
+
+impl<'a> InFlight<'a> {
+    fn enter(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn current_revision(&self) -> Result<Revision, Error> {
@@ -269,7 +289,7 @@ impl Store for EmbeddedStore {
     async fn commit(&self, transaction: Transaction) -> Result<Outcome, Error> {
         transaction.validate()?;
         let (reply, outcome) = oneshot::channel();
-        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        let _in_flight = InFlight::enter(&self.shared.in_flight);
         self.send(Request::Commit { transaction, reply })?;
         outcome.await.map_err(|_| self.shared.stopped())
     }

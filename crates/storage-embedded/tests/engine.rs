@@ -3,7 +3,7 @@
 mod support;
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::{FileExt, PermissionsExt},
     path::Path,
     sync::{
@@ -15,7 +15,7 @@ use std::{
 
 use storage::{Change, Error, Outcome, Range, Revision, Store, Transaction, WatchEvent};
 use storage_embedded::{BackupError, Clock, EmbeddedStore, OpenError, Options, check, restore};
-use support::{Random, contents, disk::Disk, next_changes, random_transaction, replay};
+use support::{Random, contents, disk::Disk, next_changes, open_on, random_transaction, replay};
 
 fn open(path: &Path) -> EmbeddedStore {
     EmbeddedStore::open(Options::new(path)).expect("open")
@@ -217,7 +217,7 @@ async fn keys_expire_by_the_clock_also_after_a_restart() {
     let clock = Arc::new(ManualClock::default());
     let disk = Disk::default();
     let options = || Options { clock: clock.clone(), ..Options::new("expiry") };
-    let store = EmbeddedStore::open_on(disk.clone(), options()).expect("open");
+    let store = open_on(&disk, options()).expect("open");
     let minute = Duration::from_secs(60);
     let created = commit(&store, Transaction::default().put_with_ttl("/a", "1", minute)).await;
     commit(&store, Transaction::default().put_with_ttl("/b", "1", minute * 3)).await;
@@ -227,7 +227,7 @@ async fn keys_expire_by_the_clock_also_after_a_restart() {
     store.close().await.expect("close");
 
     clock.advance(Duration::from_millis(1));
-    let store = EmbeddedStore::open_on(Disk::with(disk.image()), options()).expect("open");
+    let store = open_on(&Disk::with(disk.image()), options()).expect("open");
     let mut watch = store.watch("/", created).await.expect("watch");
     assert!(matches!(&next_changes(&mut watch).await.expect("event").1[..], [Change::Put(kv)] if kv.key == "/b"));
     assert!(
@@ -244,7 +244,7 @@ async fn keys_expire_by_the_clock_also_after_a_restart() {
 async fn history_is_trimmed_by_age() {
     let clock = Arc::new(ManualClock::default());
     let options = Options { clock: clock.clone(), history: Duration::from_secs(300), ..Options::new("age") };
-    let store = EmbeddedStore::open_on(Disk::default(), options).expect("open");
+    let store = open_on(&Disk::default(), options).expect("open");
     for i in 0..10 {
         commit(&store, put("/a", &format!("{i}"))).await;
         clock.advance(Duration::from_secs(60));
@@ -286,7 +286,7 @@ async fn history_is_trimmed_by_size_and_the_file_stops_growing() {
 async fn an_idle_store_leaves_the_disk_alone() {
     let disk = Disk::default();
     let options = Options { relaxed_delay: Duration::from_millis(400), ..Options::new("idle") };
-    let store = EmbeddedStore::open_on(disk.clone(), options).expect("open");
+    let store = open_on(&disk, options).expect("open");
     commit(&store, put("/a", "1")).await;
     let before = disk.syncs();
     commit(&store, put("/a", "2").relaxed()).await;
@@ -303,13 +303,13 @@ async fn an_idle_store_leaves_the_disk_alone() {
     let after = disk.position();
     tokio::time::sleep(Duration::from_millis(1000)).await;
     assert_eq!(disk.position(), after, "nothing to do, but it writes");
-    let crashed = EmbeddedStore::open_on(Disk::with(disk.image()), Options::new("idle")).expect("open");
+    let crashed = open_on(&Disk::with(disk.image()), Options::new("idle")).expect("open");
     assert_eq!(crashed.get("/a", None).await.expect("get").value.expect("exists").value, "3");
 }
 
 #[tokio::test]
 async fn a_watch_that_fell_far_behind_reads_from_disk_or_is_told() {
-    let store = EmbeddedStore::open_on(Disk::default(), Options::new("behind")).expect("open");
+    let store = open_on(&Disk::default(), Options::new("behind")).expect("open");
     let start = commit(&store, put("/start", "")).await;
     let mut patient = store.watch("/", start).await.expect("watch");
     let mut unlucky = store.watch("/", start).await.expect("watch");
@@ -342,26 +342,70 @@ async fn a_watch_that_fell_far_behind_reads_from_disk_or_is_told() {
 #[tokio::test]
 async fn a_failing_disk_is_reported_and_nothing_acknowledged_is_lost() {
     let disk = Disk::default();
-    let store = EmbeddedStore::open_on(disk.clone(), Options::new("failing")).expect("open");
+    let store = open_on(&disk, Options::new("failing")).expect("open");
     let acknowledged = commit(&store, put("/a", "1")).await;
     let mut watch = store.watch("/", acknowledged).await.expect("watch");
-    disk.fail(true);
+    disk.fail(Some(io::ErrorKind::Other));
     let refused = store.commit(put("/a", "2")).await;
     assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
     assert!(matches!(store.commit(put("/a", "3")).await, Err(Error::Unavailable(_))));
     assert!(matches!(watch.next().await, Some(Err(Error::Unavailable(_)))));
     assert!(store.close().await.is_err());
-    disk.fail(false);
+    disk.fail(None);
     drop(store);
-    let store = EmbeddedStore::open_on(Disk::with(disk.image()), Options::new("failing")).expect("open");
+    let store = open_on(&Disk::with(disk.image()), Options::new("failing")).expect("open");
     let found = store.get("/a", None).await.expect("get").value.expect("exists");
     assert!(found.value == "1" || found.value == "2", "a write that got no answer may or may not be there");
     assert!(commit(&store, put("/a", "4")).await.0 > acknowledged.0 + 1);
 }
 
+/// Fills the disk until a write fails, makes space, and writes `value` when that works again.
+async fn run_out_of_space(store: &EmbeddedStore, disk: &Disk, value: &str) -> Revision {
+    disk.fail(Some(io::ErrorKind::StorageFull));
+    for _ in 0..2 {
+        let refused = store.commit(put("/a", "refused")).await;
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    }
+    disk.fail(None);
+    let again = async {
+        loop {
+            match store.commit(put("/a", value)).await {
+                Ok(Outcome::Committed(revision)) => return revision,
+                Ok(conflict) => panic!("{conflict:?}"),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), again).await.expect("the store comes back by itself")
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_the_store_only_until_there_is_space() {
+    let disk = Disk::default();
+    let store = open_on(&disk, Options::new("full")).expect("open");
+    let first = commit(&store, put("/a", "1").put("/b", "1")).await;
+    let mut watch = store.watch("/", first).await.expect("watch");
+    let second = run_out_of_space(&store, &disk, "2").await;
+    assert_eq!(next_changes(&mut watch).await.expect("nothing was lost, so the watch goes on").0, second.0);
+
+    let relaxed = commit(&store, put("/b", "relaxed").relaxed()).await;
+    assert_eq!(next_changes(&mut watch).await.expect("event").0, relaxed.0);
+    let third = run_out_of_space(&store, &disk, "3").await;
+    assert!(third > relaxed);
+    let lost = next_changes(&mut watch).await.expect_err("the watch saw what was lost");
+    assert!(matches!(lost, Error::Compacted { .. }), "{lost:?}");
+    assert!(matches!(store.get("/b", Some(relaxed)).await, Err(Error::Compacted { .. })));
+    assert_eq!(
+        contents(&store).await,
+        [("/a", "3"), ("/b", "1")].map(|(key, value)| (key.into(), value.into())).into()
+    );
+    assert_eq!(store.check().await.expect("check").problems, [""; 0]);
+    store.close().await.expect("close");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sweeping_does_not_disturb_readers_and_writers() {
-    let store = Arc::new(EmbeddedStore::open_on(Disk::default(), Options::new("sweep")).expect("open"));
+    let store = Arc::new(open_on(&Disk::default(), Options::new("sweep")).expect("open"));
     let writers: Vec<_> = (0..4)
         .map(|writer| {
             let store = store.clone();

@@ -6,9 +6,10 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use storage::{Durability, Error, Outcome, Revision, Store};
-use storage_embedded::{EmbeddedStore, Options};
+use storage_embedded::Options;
 use support::{
-    Contents, Ledger, Random, contents, disk::Disk, intended, next_changes, observed, random_transaction, replay,
+    Contents, Ledger, Random, contents, disk::Disk, intended, next_changes, observed, open_on, random_transaction,
+    replay,
 };
 
 const STORES: u64 = 12;
@@ -29,7 +30,7 @@ fn options() -> Options {
 
 /// One life of a store: some writers, a watch, some compaction. Answers what was seen.
 async fn live(disk: &Disk, life: &str, random: &mut Random) -> Vec<Seen> {
-    let store = Arc::new(EmbeddedStore::open_on(disk.clone(), options()).expect("open"));
+    let store = Arc::new(open_on(disk, options()).expect("open"));
     let current = store.current_revision().await.expect("current revision");
     let mut watch = store.watch("", current).await.expect("watch");
     let watcher = tokio::spawn({
@@ -80,7 +81,7 @@ async fn live(disk: &Disk, life: &str, random: &mut Random) -> Vec<Seen> {
 
 /// Opens what the power loss left and checks it against what was seen. Answers the newest revision that survived.
 async fn survive(image: Vec<u8>, before: &Ledger, seen: &[Seen], position: usize) -> u64 {
-    let store = EmbeddedStore::open_on(Disk::with(image), options()).expect("a store after a power loss opens");
+    let store = open_on(&Disk::with(image), options()).expect("a store after a power loss opens");
     assert_eq!(store.check().await.expect("check").problems, [""; 0]);
     let mut all = before.clone();
     for seen in seen {
@@ -129,7 +130,7 @@ async fn lives_of_a_store(seed: u64) {
     let mut random = Random(seed);
     // A new file gets its name only when it is complete, so a life begins with an empty store, not with an empty file.
     let disk = Disk::default();
-    EmbeddedStore::open_on(disk.clone(), options()).expect("open").close().await.expect("close");
+    open_on(&disk, options()).expect("open").close().await.expect("close");
     let mut image = disk.image();
     let mut ledger = Ledger::default();
     // Over all lives, also of what was lost: nothing that was seen is ever seen with other contents.
@@ -166,13 +167,13 @@ async fn a_store_survives_power_losses() {
 #[tokio::test]
 async fn a_watch_continues_from_before_the_loss_but_not_from_within() {
     let disk = Disk::default();
-    let store = EmbeddedStore::open_on(disk.clone(), Options::new("gap")).expect("open");
+    let store = open_on(&disk, Options::new("gap")).expect("open");
     let put = |value: &'static str| storage::Transaction::default().put("/a", value);
     let Ok(Outcome::Committed(durable)) = store.commit(put("durable")).await else { panic!("not committed") };
     let Ok(Outcome::Committed(relaxed)) = store.commit(put("relaxed").relaxed()).await else { panic!("not committed") };
     assert_eq!(store.get("/a", None).await.expect("get").value.expect("exists").value, "relaxed");
 
-    let reopened = EmbeddedStore::open_on(Disk::with(disk.image()), Options::new("gap")).expect("open");
+    let reopened = open_on(&Disk::with(disk.image()), Options::new("gap")).expect("open");
     assert_eq!(reopened.get("/a", None).await.expect("get").value.expect("exists").value, "durable");
     let lost = reopened.watch("/", relaxed).await.expect_err("the relaxed write is lost");
     let current = reopened.current_revision().await.expect("current revision");

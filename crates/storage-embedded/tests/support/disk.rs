@@ -2,10 +2,7 @@
 
 use std::{
     io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex},
 };
 
 use redb::StorageBackend;
@@ -24,7 +21,7 @@ pub enum Op {
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     state: Arc<Mutex<State>>,
-    failing: Arc<AtomicBool>,
+    failing: Arc<Mutex<Option<io::ErrorKind>>>,
 }
 
 #[derive(Debug, Default)]
@@ -41,8 +38,9 @@ impl Disk {
         Self { state: Arc::new(Mutex::new(state)), failing: Arc::default() }
     }
 
-    pub fn fail(&self, failing: bool) {
-        self.failing.store(failing, Ordering::SeqCst);
+    /// From now on, every write fails like this.
+    pub fn fail(&self, how: Option<io::ErrorKind>) {
+        *self.failing.lock().unwrap() = how;
     }
 
     /// How much has happened so far.
@@ -111,8 +109,8 @@ fn apply(image: &mut Vec<u8>, op: &Op, mut arrives: impl FnMut(usize) -> bool) {
 
 impl Disk {
     fn act(&self, op: Op) -> io::Result<()> {
-        if self.failing.load(Ordering::SeqCst) {
-            return Err(io::Error::other("this disk fails"));
+        if let Some(failure) = *self.failing.lock().unwrap() {
+            return Err(failure.into());
         }
         let mut state = self.state.lock().unwrap();
         apply(&mut state.now, &op, |_| true);

@@ -7,7 +7,14 @@ pub mod disk;
 use std::{collections::BTreeMap, time::Duration};
 
 use storage::{Change, Error, Operation, Range, Revision, Store, Transaction, Watch, WatchEvent};
-use storage_embedded::EmbeddedStore;
+use storage_embedded::{EmbeddedStore, OpenError, Options};
+
+use self::disk::Disk;
+
+pub fn open_on(disk: &Disk, options: Options) -> Result<EmbeddedStore, OpenError> {
+    let disk = disk.clone();
+    EmbeddedStore::open_on(move || disk.clone(), options)
+}
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
