@@ -1,6 +1,6 @@
 //! Every built-in kind that has a strategy. A new one is one file and one line here.
 
-use super::{Strategy, apps, core};
+use super::{Strategy, apps, core, networking, policy, rbac};
 
 pub static ALL: &[&Strategy] = &[
     &apps::controller_revision::STRATEGY,
@@ -24,4 +24,15 @@ pub static ALL: &[&Strategy] = &[
     &core::secret::STRATEGY,
     &core::service::STRATEGY,
     &core::service_account::STRATEGY,
+    &networking::ingress::STRATEGY,
+    &networking::ingress_class::STRATEGY,
+    &networking::ip_address::STRATEGY,
+    &networking::network_policy::STRATEGY,
+    &networking::service_cidr::STRATEGY,
+    &policy::eviction::STRATEGY,
+    &policy::pod_disruption_budget::STRATEGY,
+    &rbac::binding::STRATEGY,
+    &rbac::binding::CLUSTER_STRATEGY,
+    &rbac::role::STRATEGY,
+    &rbac::role::CLUSTER_STRATEGY,
 ];

@@ -30,7 +30,10 @@
 pub mod all;
 pub mod apps;
 pub mod core;
+pub mod networking;
+pub mod policy;
 pub mod prepare;
+pub mod rbac;
 
 use std::time::Duration;
 

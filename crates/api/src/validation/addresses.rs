@@ -44,6 +44,15 @@ pub struct Cidr {
     pub prefix: u8,
 }
 
+impl Cidr {
+    /// Is the other a part of this block, and not all of it?
+    pub fn has_part(&self, other: &Cidr) -> bool {
+        self.prefix < other.prefix
+            && self.network.is_ipv4() == other.network.is_ipv4()
+            && masked(other.network, self.prefix) == self.network
+    }
+}
+
 impl std::fmt::Display for Cidr {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.network, self.prefix)

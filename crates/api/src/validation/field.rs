@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use object_model::codec::json::to_string as to_json;
 use object_model::field::{ErrorKind, Errors, FieldError, Path};
 use object_model::quantity::Quantity;
 use serde_json::Value;
@@ -185,6 +186,12 @@ impl<'v, 'p> Field<'v, 'p> {
     /// Invalid here because of another value.
     pub fn invalid_value(&self, value: impl Into<Value>, detail: impl Into<String>) {
         self.tell(ErrorKind::Invalid, Some(value.into()), detail.into());
+    }
+
+    /// Invalid, with the value shown as Kubernetes prints its inner type: these fields in this order.
+    pub fn invalid_struct(&self, fields: &[(&str, &Value)], detail: &str) {
+        let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\":{}", to_json(value))).collect();
+        self.tell(ErrorKind::Invalid, None, format!("{{{}}}: {detail}", fields.join(",")));
     }
 
     /// The text is invalid in each of these ways.

@@ -122,6 +122,18 @@ impl Field<'_, '_> {
         }
     }
 
+    /// A name that can stand in a URL path.
+    pub fn path_segment(&self) {
+        self.invalid_for(names::name_is_path_segment(self.text(), false));
+    }
+
+    /// Must not be empty, and able to stand in a URL path.
+    pub fn required_path_segment(&self) {
+        if self.required() {
+            self.path_segment();
+        }
+    }
+
     /// A key of a ConfigMap or Secret.
     pub fn required_config_key(&self) {
         if self.required() {

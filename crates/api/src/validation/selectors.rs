@@ -53,6 +53,11 @@ pub fn label_selector_with(selector: &Field, options: SelectorOptions) {
     }
 }
 
+/// Options that let values stay which a stored selector had wrong already.
+pub fn tolerating(old: &Value) -> SelectorOptions {
+    SelectorOptions { allow_invalid_values: !Field::check(old, label_selector).is_empty(), ..Default::default() }
+}
+
 /// Does a map of labels (a selector of equalities) select these labels? An empty one selects everything.
 pub fn selects(selector: &Field, labels: &Value) -> bool {
     selector.entries().all(|(key, value)| labels.get(key) == Some(value.value()))

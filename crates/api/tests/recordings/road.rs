@@ -46,8 +46,11 @@ impl Road {
             judge(case, strategy, &object, result)
         } else {
             let old = self.stored.get(path)?;
-            // An update may leave out the version where the kind allows it.
-            if strategy.unconditional_update && object["metadata"]["resourceVersion"].is_null() {
+            // An update may leave out the version where the kind allows it; else the server refuses it before validation.
+            if object["metadata"]["resourceVersion"].is_null() {
+                if !strategy.unconditional_update {
+                    return None;
+                }
                 object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
             }
             let result = update(strategy, &mut object, old, &self.context);
