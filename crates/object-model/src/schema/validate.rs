@@ -70,4 +70,5 @@ pub(super) fn validate_value(node: Ref<'_>, value: &Value, at: &Path<'_>) -> Err
 pub(super) use embedded::check_node as validate_resources;
 
 #[cfg(test)]
+#[cfg(test)]
 mod tests;

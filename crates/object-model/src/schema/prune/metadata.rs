@@ -42,8 +42,7 @@ impl Coercer {
     fn walk(&mut self, node: Ref<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), FieldError> {
         match value {
             Value::Object(object) => {
-                let is_resource = node.is_resource();
-                if is_resource {
+                if node.is_resource() {
                     self.resource(node, object, path)?;
                 }
                 for (name, value) in object.iter_mut() {

@@ -82,7 +82,18 @@ fn addresses() {
             "urn:x:y",
             "http://u:p@h/",
         ],
-        &["", "relative/path", "http://a b/", "//%zz", "http://[::1", "http://h:port/", ":x", "a\u{1}"],
+        &[
+            "",
+            "relative/path",
+            "http://a b/",
+            "//%zz",
+            "http://[::1",
+            "http://[abc]/",
+            "http://a:b:80/",
+            "http://h:port/",
+            ":x",
+            "a\u{1}",
+        ],
     );
     check(
         "email",

@@ -1,5 +1,7 @@
 //! URIs as a server receives them: absolute, or a path from the root.
 
+use std::net::Ipv6Addr;
+
 /// What Go's `url.ParseRequestURI` accepts.
 pub fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
@@ -43,25 +45,22 @@ fn is_authority(text: &str) -> bool {
     user_right && escapes_are_right(user) && is_host(host)
 }
 
+/// A name or an address in brackets, and perhaps a port.
 fn is_host(text: &str) -> bool {
-    let (name, port) = match text.strip_prefix('[') {
-        Some(inside) => match inside.rfind(']') {
-            Some(end) => (&inside[..end], &inside[end + 1..]),
-            None => return false,
-        },
-        None => text.rfind(':').map_or((text, ""), |at| text.split_at(at)),
-    };
-    let port_right = port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
-    let allowed = |b: u8| b >= 0x80 || b.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:]<>\"%".contains(&b);
-    // In a host only bytes beyond ASCII are escaped, and the percent sign before a zone.
-    let zoned = text.starts_with('[') && name.contains("%25");
+    let is_port =
+        |port: &str| port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
+    if let Some(inside) = text.strip_prefix('[') {
+        let Some((address, port)) = inside.rsplit_once(']') else { return false };
+        let (address, zone) = address.split_once("%25").unwrap_or((address, ""));
+        return is_port(port) && address.parse::<Ipv6Addr>().is_ok() && escapes_are_right(zone);
+    }
+    let (name, port) = text.find(':').map_or((text, ""), |at| text.split_at(at));
+    let allowed = |b: u8| b >= 0x80 || b.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=]<>\"%".contains(&b);
+    // Only bytes beyond ASCII are escaped in a name, and the percent sign itself.
     let escapable = |part: &str| {
         part.starts_with("25") || part.starts_with(|c: char| matches!(c, '8'..='9' | 'a'..='f' | 'A'..='F'))
     };
-    port_right
-        && name.bytes().all(allowed)
-        && escapes_are_right(name)
-        && (zoned || name.split('%').skip(1).all(escapable))
+    is_port(port) && name.bytes().all(allowed) && escapes_are_right(name) && name.split('%').skip(1).all(escapable)
 }
 
 /// Is every percent sign followed by two hexadecimal digits?

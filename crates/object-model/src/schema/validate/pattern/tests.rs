@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 #[track_caller]
@@ -90,4 +92,89 @@ fn bombs_are_refused_quickly() {
     assert!(Pattern::check(&"(\\pL{1000})".repeat(50)).is_err());
     assert!(Pattern::check(&"[".repeat(100_000)).is_err());
     matches("^(a+)+$", &["aaaa"], &[&format!("{}b", "a".repeat(100_000))]);
+}
+
+/// Pieces of expressions, right and wrong.
+const PIECES: [&str; 62] = [
+    "a",
+    "A",
+    "0",
+    "_",
+    "-",
+    "é",
+    "[",
+    "]",
+    "[^",
+    "[a-c]",
+    "[[:alpha:]]",
+    "[[:^digit:]]",
+    "\\d",
+    "\\D",
+    "\\w",
+    "\\W",
+    "\\s",
+    "\\S",
+    "\\b",
+    "\\B",
+    "^",
+    "$",
+    ".",
+    "(",
+    "(?:",
+    "(?i)",
+    "(?P<n>",
+    "(?=",
+    ")",
+    "|",
+    "*",
+    "+",
+    "?",
+    "{2}",
+    "{,2}",
+    "{1,3}",
+    "{2,}",
+    "{",
+    "}",
+    "\\pL",
+    "\\p{Greek}",
+    "\\P{Lu}",
+    "\\p{^L}",
+    "\\Q",
+    "\\E",
+    "\\x41",
+    "\\x{e9}",
+    "\\101",
+    "\\1",
+    "\\.",
+    "\\z",
+    "&&",
+    "--",
+    "~~",
+    "\\",
+    "<",
+    "\\<",
+    "{1001}",
+    "[a-\\d]",
+    "[\\w-]",
+    "#",
+    " ",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8000))]
+
+    /// Whatever the translation lets through, the crate understands.
+    #[test]
+    fn what_is_translated_compiles(pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 1..7), text in ".{0,5}") {
+        let source = pieces.concat();
+        if let Ok(translated) = translate(&source) {
+            prop_assert!(Regex::new(&translated).is_ok(), "{} became {}", source, translated);
+            prop_assert!(Pattern::new(&source).is_match(&text).is_ok());
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_pattern_or_refused(source in ".{0,12}", text in ".{0,5}") {
+        let _ = Pattern::new(&source).is_match(&text);
+    }
 }
