@@ -17,8 +17,8 @@ use compare::Outcome;
 use road::Road;
 
 /// The least that must be alike, and word for word, in percent of the cases judged.
-const FLOOR_ALIKE: f64 = 99.8;
-const FLOOR_WORDS: f64 = 81.0;
+const FLOOR_ALIKE: f64 = 99.9;
+const FLOOR_WORDS: f64 = 80.0;
 
 #[derive(Default)]
 struct Tally {

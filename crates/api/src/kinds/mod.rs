@@ -29,6 +29,7 @@
 
 pub mod all;
 pub mod apps;
+pub mod batch;
 pub mod core;
 pub mod networking;
 pub mod policy;
@@ -174,7 +175,13 @@ impl Strategy {
         if problems.is_empty() {
             meta::object_meta(&field.at("metadata"), self.namespaced, names::name_is_path_segment);
         }
-        if problems.is_empty() { Ok((self.create.warnings)(object)) } else { Err(problems.into_errors()) }
+        if !problems.is_empty() {
+            return Err(problems.into_errors());
+        }
+        let warnings = (self.create.warnings)(object);
+        // Preparation may have filled in what defaults follow from.
+        (self.defaults)(object);
+        Ok(warnings)
     }
 
     /// Prepares and validates a changed object. The warnings, or all that is wrong.
@@ -196,7 +203,12 @@ impl Strategy {
         meta::object_meta(&metadata, self.namespaced, names::name_is_path_segment);
         meta::meta_update(&metadata, old_meta);
         (update.validate)(&field, old);
-        if problems.is_empty() { Ok((update.warnings)(object, old)) } else { Err(problems.into_errors()) }
+        if !problems.is_empty() {
+            return Err(problems.into_errors());
+        }
+        let warnings = (update.warnings)(object, old);
+        (self.defaults)(object);
+        Ok(warnings)
     }
 
     /// The fields of an object that can be selected by.
