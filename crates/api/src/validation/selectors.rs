@@ -1,6 +1,7 @@
 //! Labels and label selectors.
 
 use object_model::names;
+use object_model::selector::LabelSelector;
 use serde_json::Value;
 
 use super::Field;
@@ -79,41 +80,10 @@ pub fn select(selector: &Value, labels: &Value) -> Selection {
     if selector.is_null() {
         return Selection::NotSelected;
     }
-    let equalities = selector["matchLabels"].as_object();
-    let expressions = selector["matchExpressions"].as_array();
-    let (mut count, mut selected) = (0, true);
-    for (key, value) in equalities.into_iter().flatten() {
-        count += 1;
-        if !is_valid(key, &[value.as_str().unwrap_or_default()]) {
-            return Selection::Invalid;
-        }
-        selected &= labels.get(key) == Some(value);
+    match LabelSelector::from_object(selector) {
+        Err(_) => Selection::Invalid,
+        Ok(selector) if selector.is_everything() => Selection::Everything,
+        Ok(selector) if selector.matches(|key| labels[key].as_str()) => Selection::Selected,
+        Ok(_) => Selection::NotSelected,
     }
-    for expression in expressions.into_iter().flatten() {
-        count += 1;
-        let text = |name: &str| expression[name].as_str().unwrap_or_default();
-        let values: Vec<&str> =
-            expression["values"].as_array().into_iter().flatten().map(|v| v.as_str().unwrap_or_default()).collect();
-        let label = labels[text("key")].as_str();
-        let listed = label.is_some_and(|label| values.contains(&label));
-        selected &= match text("operator") {
-            "In" if !values.is_empty() => listed,
-            "NotIn" if !values.is_empty() => !listed,
-            "Exists" if values.is_empty() => label.is_some(),
-            "DoesNotExist" if values.is_empty() => label.is_none(),
-            _ => return Selection::Invalid,
-        };
-        if !is_valid(text("key"), &values) {
-            return Selection::Invalid;
-        }
-    }
-    match (count, selected) {
-        (0, _) => Selection::Everything,
-        (_, true) => Selection::Selected,
-        (_, false) => Selection::NotSelected,
-    }
-}
-
-fn is_valid(key: &str, values: &[&str]) -> bool {
-    names::qualified_name(key).is_empty() && values.iter().all(|value| names::label_value(value).is_empty())
 }

@@ -77,6 +77,9 @@ fn decode(strategy: &Strategy, body: &Value, path: &str) -> Option<Value> {
     let version = body["apiVersion"].as_str()?.rsplit('/').next()?;
     canonicalise(&schema_of(strategy.group, version, strategy.kind)?, &mut object).ok()?;
     (strategy.defaults)(&mut object);
+    let once = object.clone();
+    (strategy.defaults)(&mut object);
+    assert_eq!(once, object, "defaults are idempotent");
     Some(object)
 }
 
@@ -116,7 +119,14 @@ fn judge(case: &Recording, strategy: &Strategy, object: &Value, result: Result) 
     let failed = case.code == 422;
     match result {
         Ok(_) if failed => Outcome::Different(format!("accepted, Kubernetes {}", case.answer["message"])),
-        Ok(_) => compare::success(&case.answer, object),
+        Ok(_) => {
+            let mut canonical = object.clone();
+            let version = object["apiVersion"].as_str().and_then(|version| version.rsplit('/').next());
+            let schema = schema_of(strategy.group, version.unwrap_or_default(), strategy.kind).expect("a schema");
+            canonicalise(&schema, &mut canonical).expect("what comes out can be read again");
+            assert_eq!(canonical, *object, "{}: what comes out is canonical", case.what);
+            compare::success(&case.answer, object)
+        }
         Err(errors) => {
             let kind = GroupKind { group: strategy.group.into(), kind: strategy.kind.into() };
             let status = Status::invalid(&kind, object["metadata"]["name"].as_str().unwrap_or_default(), &errors);
