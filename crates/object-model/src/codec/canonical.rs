@@ -20,6 +20,7 @@ use crate::schema::{Field, List, Omit, Ref, Scalar, Schema, Shape, Struct, Wire}
 use crate::time::{BadDuration, BadTime, Duration, Time};
 
 use go::Path;
+pub(super) use go::{type_name as go_type_name, whole_number};
 
 /// Why a value cannot be read as its kind, in Go's words.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -87,6 +88,9 @@ impl Walk {
                     let item = at.to(map.value);
                     for (key, value) in entries.iter_mut() {
                         self.value(item, value, &path.key(key))?;
+                        if value.as_array().is_some_and(Vec::is_empty) {
+                            *value = zero_item(item);
+                        }
                     }
                 }
                 _ => self.wrong(value, go::type_name(at), path),
@@ -130,7 +134,7 @@ impl Walk {
                 }
             }
             (Scalar::Float64, Value::Number(number)) => {
-                if let Some(whole) = number.as_f64().and_then(go::whole_number) {
+                if let Some(whole) = number.as_f64().and_then(whole_number) {
                     *value = whole.into();
                 }
             }
@@ -234,7 +238,8 @@ impl Walk {
 /// becomes null.
 fn keeps(at: Ref<'_>, field: &Field, value: &mut Value) -> bool {
     if field.pointer {
-        return true;
+        // to a zero time or an empty union, which Go writes as null and reads as nothing
+        return !value.is_null();
     }
     let empty = match (at.shape(), &*value) {
         (Shape::List(_), Value::Array(items)) => items.is_empty(),
@@ -251,6 +256,15 @@ fn keeps(at: Ref<'_>, field: &Field, value: &mut Value) -> bool {
         *value = Value::Null;
     }
     !empty || field.omit == Omit::Never
+}
+
+/// Makes a struct canonical whose values are: drops what Go omits and adds what it always writes.
+pub(super) fn finish(at: Ref<'_>, s: &Struct, object: &mut Map<String, Value>) {
+    object.retain(|key, value| {
+        let field = s.field(key);
+        field.is_some_and(|field| !value.is_null() && keeps(at.to(field.r#type), field, value))
+    });
+    complete(at, s, object);
 }
 
 /// Adds the fields that Go writes although they were not given.
@@ -302,7 +316,7 @@ fn zero(at: Ref<'_>) -> Value {
 }
 
 /// What a null among the items of a list or the entries of a map becomes.
-fn zero_item(at: Ref<'_>) -> Value {
+pub(super) fn zero_item(at: Ref<'_>) -> Value {
     match at.shape() {
         // the store keeps no difference between no bytes and none at all
         Shape::Scalar(Scalar::Bytes) => "".into(),

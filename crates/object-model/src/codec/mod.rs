@@ -9,6 +9,7 @@ use crate::go_text::quote;
 
 pub mod canonical;
 pub mod json;
+pub mod protobuf;
 pub mod yaml;
 
 /// How deep lists and objects may be nested. Kubernetes allows 10,000, on stacks that grow; here every walk over a
