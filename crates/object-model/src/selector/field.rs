@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::go_text::quote;
+
 /// All terms must hold. None select everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
@@ -23,8 +25,14 @@ pub enum BadFieldSelector {
     Term { selector: String, term: String },
     #[error("invalid field selector: invalid escape sequence: {0}")]
     Escape(String),
-    #[error("invalid field selector: unescaped character in value: {0}")]
+    #[error("invalid field selector: unescaped character in value: {}", *.0 as u32)]
     Unescaped(char),
+    /// Objects of the kind can only be selected by name and namespace.
+    #[error("{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", quote(.0))]
+    Unknown(String),
+    /// Objects of the kind can be selected by other fields too, but not by this one.
+    #[error("field label not supported: {0}")]
+    NotSupported(String),
 }
 
 impl FieldSelector {
@@ -37,7 +45,11 @@ impl FieldSelector {
             let Some((field, equal, value)) = operator(part) else {
                 return Err(BadFieldSelector::Term { selector: text.to_owned(), term: part.to_owned() });
             };
-            terms.push(FieldTerm { field: field.into(), value: unescape(value)?.into(), equal });
+            let value = unescape(value)?;
+            // A term such as `=` says nothing.
+            if !(field.is_empty() && value.is_empty()) {
+                terms.push(FieldTerm { field: field.into(), value: value.into(), equal });
+            }
         }
         Ok(Self { terms })
     }
@@ -53,6 +65,18 @@ impl FieldSelector {
     /// The one value that a field must have, if the selector says so: what indexes are looked up by.
     pub fn exact(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|t| t.equal && *t.field == *field).map(|t| &*t.value)
+    }
+
+    /// Refuses fields that objects of a kind cannot be selected by. Name and namespace are always known; `is_known`
+    /// tells of others. A kind that has others words its refusal differently.
+    pub fn check(&self, is_known: impl Fn(&str) -> bool, has_others: bool) -> Result<(), BadFieldSelector> {
+        let unknown =
+            |t: &&FieldTerm| !matches!(&*t.field, "metadata.name" | "metadata.namespace") && !is_known(&t.field);
+        match self.terms.iter().find(unknown) {
+            None => Ok(()),
+            Some(term) if has_others => Err(BadFieldSelector::NotSupported(term.field.to_string())),
+            Some(term) => Err(BadFieldSelector::Unknown(term.field.to_string())),
+        }
     }
 
     /// Whether fields, read by name, are selected. An absent field is empty.

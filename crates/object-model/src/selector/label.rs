@@ -92,6 +92,15 @@ impl LabelSelector {
         &self.requirements
     }
 
+    /// The one value that a label must have, if the selector says so: what indexes are looked up by.
+    pub fn exact(&self, label: &str) -> Option<&str> {
+        let requirement = self.requirements.iter().find(|r| *r.key == *label)?;
+        match (requirement.operator, &*requirement.values) {
+            (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => Some(value),
+            _ => None,
+        }
+    }
+
     /// Whether labels, looked up by key, are selected.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|r| r.matches(label(&r.key)))
@@ -135,7 +144,11 @@ impl Requirement {
         let root = Path::root();
         check_key(&self.key, &root.child("key"), &mut errors);
         let path = root.child("values");
-        let values = || Value::from(self.values.iter().map(|v| Value::from(&**v)).collect::<Vec<_>>());
+        // Go prints a list without items as null.
+        let values = || match &*self.values {
+            [] => Value::Null,
+            values => values.iter().map(|v| Value::from(&**v)).collect::<Vec<_>>().into(),
+        };
         match (self.operator, self.values.len()) {
             (Operator::In | Operator::NotIn, 0) => {
                 errors.invalid(&path, values(), "for 'in', 'notin' operators, values set can't be empty");

@@ -94,6 +94,39 @@ fn field_selectors() {
     assert!(FieldSelector::parse("a=b=c").is_err());
 }
 
+#[test]
+fn fields_a_kind_does_not_know() {
+    let selector = FieldSelector::parse("metadata.name=a,spec.x=b").unwrap();
+    assert_eq!(
+        selector.check(|_| false, false).unwrap_err().to_string(),
+        "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+    );
+    let error = selector.check(|field| field == "spec.nodeName", true).unwrap_err();
+    assert_eq!(error.to_string(), "field label not supported: spec.x");
+    assert_eq!(selector.check(|field| field == "spec.x", true), Ok(()));
+}
+
+#[test]
+fn odd_field_selectors() {
+    assert!(FieldSelector::parse("=,!=,==,").unwrap().is_everything());
+    assert_eq!(
+        FieldSelector::parse("a=b=c").unwrap_err().to_string(),
+        "invalid field selector: unescaped character in value: 61"
+    );
+}
+
+#[test]
+fn labels_that_must_have_one_value() {
+    let selector = LabelSelector::parse("a=x,b in (y),c in (y,z),d!=w,e==v").unwrap();
+    let exact: Vec<_> = ["a", "b", "c", "d", "e", "f"].iter().map(|label| selector.exact(label)).collect();
+    assert_eq!(exact, [Some("x"), Some("y"), None, None, Some("v"), None]);
+    let bad = json!({"matchExpressions": [{"key": "a", "operator": "In"}]});
+    assert_eq!(
+        LabelSelector::from_object(&bad).unwrap_err().to_string(),
+        "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
+    );
+}
+
 /// A requirement as data, and what it means said another way.
 #[derive(Clone, Debug)]
 struct Model {
