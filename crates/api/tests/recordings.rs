@@ -18,7 +18,7 @@ use road::Road;
 
 /// The least that must be alike, and word for word, in percent of the cases judged.
 const FLOOR_ALIKE: f64 = 99.9;
-const FLOOR_WORDS: f64 = 80.0;
+const FLOOR_WORDS: f64 = 98.0;
 
 #[derive(Default)]
 struct Tally {

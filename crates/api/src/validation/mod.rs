@@ -13,6 +13,7 @@ mod field;
 mod rules;
 
 pub mod addresses;
+pub mod go_form;
 pub mod meta;
 pub mod node_selector;
 pub mod paths;

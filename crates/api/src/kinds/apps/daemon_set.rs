@@ -116,7 +116,7 @@ fn update_strategy(strategy: &Field) {
                 _ => {}
             }
         }
-        _ => strategy.not_supported(&["RollingUpdate", "OnDelete"]),
+        _ => strategy.not_supported_as("DaemonSetUpdateStrategy", &["RollingUpdate", "OnDelete"]),
     }
 }
 

@@ -99,7 +99,7 @@ fn strategy(strategy: &Field) {
             }
             unavailable.at_most_100_percent();
         }
-        _ => strategy.not_supported(&["Recreate", "RollingUpdate"]),
+        _ => strategy.not_supported_as("DeploymentStrategy", &["Recreate", "RollingUpdate"]),
     }
 }
 

@@ -113,7 +113,9 @@ fn update_strategy(strategy: &Field) {
     let rolling = strategy.at("rollingUpdate");
     match strategy.at("type").text() {
         "" => strategy.missing(""),
-        "OnDelete" if rolling.is_set() => rolling.invalid("only allowed for updateStrategy 'RollingUpdate'"),
+        "OnDelete" if rolling.is_set() => {
+            rolling.invalid_as("RollingUpdateStatefulSet", "only allowed for updateStrategy 'RollingUpdate'")
+        }
         "OnDelete" => {}
         "RollingUpdate" => {
             rolling.at("partition").non_negative();
@@ -126,7 +128,7 @@ fn update_strategy(strategy: &Field) {
                 unavailable.at_most_100_percent();
             }
         }
-        _ => strategy.invalid("must be 'RollingUpdate' or 'OnDelete'"),
+        _ => strategy.invalid_as("StatefulSetUpdateStrategy", "must be 'RollingUpdate' or 'OnDelete'"),
     }
 }
 

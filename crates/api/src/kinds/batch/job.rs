@@ -10,7 +10,7 @@ use super::GROUP;
 use crate::defaults::{self, Defaults};
 use crate::kinds::{Context, Create, Selectable, Strategy, Update, prepare};
 use crate::validation::selectors::{Selection, SelectorOptions, label_selector_with, select};
-use crate::validation::{Field, meta, pod, same, same_at};
+use crate::validation::{Field, meta, pod, same_at};
 
 const TEMPLATE: &[&str] = &["spec", "template"];
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
@@ -207,7 +207,7 @@ pub fn spec_of_any_job(spec: &Field, old_template: Option<&Value>) {
         if mode.is("Indexed") {
             success_policy(&success, spec.at("completions").number());
         } else {
-            success.invalid("requires indexed completion mode");
+            success.invalid_as("SuccessPolicy", "requires indexed completion mode");
         }
     }
     let supported: &[&str] = if failure.is_set() { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
@@ -402,9 +402,11 @@ fn validate_update(job: &Field, old: &Value) {
     completions(&spec, old_spec);
     spec.immutable_at("selector", old_spec);
     template(&spec, old);
-    for name in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
-        spec.immutable_at(name, old_spec);
-    }
+    spec.immutable_at("completionMode", old_spec);
+    spec.at("podFailurePolicy").immutable_as("PodFailurePolicy", &old_spec["podFailurePolicy"]);
+    spec.immutable_at("backoffLimitPerIndex", old_spec);
+    spec.immutable_at("managedBy", old_spec);
+    spec.at("successPolicy").immutable_as("SuccessPolicy", &old_spec["successPolicy"]);
 }
 
 /// An indexed Job may grow and shrink, as long as all indexes can run at once.
@@ -432,11 +434,9 @@ fn template(spec: &Field, old: &Value) {
         allow_scheduling_changes(&mut before, template.value());
         allow_resource_changes(&mut before["spec"], &template.value()["spec"]);
         let inner = spec.at("template.spec");
-        return inner.with(&template.value()["spec"]).immutable(&before["spec"]);
+        return inner.with(&template.value()["spec"]).immutable_as("PodSpec", &before["spec"]);
     }
-    if !same(template.value(), &before) {
-        template.invalid(crate::validation::IMMUTABLE);
-    }
+    template.immutable_as("PodTemplateSpec", &before);
 }
 
 fn allow_scheduling_changes(before: &mut Value, now: &Value) {

@@ -10,7 +10,7 @@ use crate::kinds::{Context, Create, Strategy, Update, prepare};
 use crate::validation::node_selector::{has_invalid_values, node_selector};
 use crate::validation::pod::{Options, PERSISTENT_SOURCES, node_selector_term_warnings};
 use crate::validation::resources::basic_amount;
-use crate::validation::{Field, IMMUTABLE, meta, same, same_at};
+use crate::validation::{Field, IMMUTABLE, go_form, meta, same, same_at};
 
 pub static STRATEGY: Strategy = Strategy {
     returns_deleted: true,
@@ -181,7 +181,9 @@ fn validate_update(volume: &Field, old: &Value) {
         sources["csi"].remove("controllerExpandSecretRef");
     }
     if !PERSISTENT_SOURCES.fields().all(|field| same_at(&sources, old_spec, field)) {
-        spec.at("persistentvolumesource").forbidden("spec.persistentvolumesource is immutable after creation\n");
+        let difference = go_form::difference("PersistentVolumeSource", old_spec, &sources);
+        spec.at("persistentvolumesource")
+            .forbidden(format!("spec.persistentvolumesource is immutable after creation\n{difference}"));
     }
     volume.at("volumeMode").with(spec.at("volumeMode").value()).immutable(&old_spec["volumeMode"]);
     let affinity = spec.at("nodeAffinity");
@@ -191,7 +193,7 @@ fn validate_update(volume: &Field, old: &Value) {
         volume
             .at("nodeAffinity")
             .with(affinity.value())
-            .invalid(format!("{IMMUTABLE}, except for updating from beta label to GA"));
+            .invalid_as("VolumeNodeAffinity", &format!("{IMMUTABLE}, except for updating from beta label to GA"));
     }
     let class = "volumeAttributesClassName";
     if old_spec[class].is_string() && !spec.at(class).is_set() {

@@ -7,7 +7,7 @@ use crate::defaults::{self, Defaults};
 use crate::kinds::{Context, Create, Strategy, Update, prepare};
 use crate::validation::resources::{amount, basic_amount, is_native};
 use crate::validation::selectors::{SelectorOptions, label_selector, label_selector_with};
-use crate::validation::{Field, meta, quantity, same, same_at};
+use crate::validation::{Field, go_form, meta, quantity, same, same_at};
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 pub const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -172,10 +172,11 @@ fn validate_update(claim: &Field, old: &Value) {
     spec(&spec_field, &options);
     let before = spec_to_compare(claim, old);
     if !same(&before.0, &before.1) {
-        spec_field.forbidden(
+        let difference = go_form::difference("PersistentVolumeClaimSpec", &before.1, &before.0);
+        spec_field.forbidden(format!(
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound \
-             claims\n",
-        );
+             claims\n{difference}"
+        ));
     }
     let size = |spec: &Value| quantity(&spec["resources"]["requests"]["storage"]);
     if size(spec_field.value()) < size(old_spec)

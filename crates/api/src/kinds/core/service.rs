@@ -6,13 +6,14 @@
 
 pub mod addresses;
 
+use object_model::field::ErrorKind;
 use object_model::names;
 use serde_json::{Value, json};
 
 use crate::defaults::Defaults;
 use crate::kinds::{Create, Selectable, Strategy, Update, prepare};
 use crate::validation::addresses::{cidr_warnings, endpoint_ip, ip_warning, legacy_cidr, legacy_ip};
-use crate::validation::{Field, meta, same_at, selectors};
+use crate::validation::{Field, go_form, meta, same_at, selectors};
 
 const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
@@ -233,7 +234,8 @@ fn node_ports(spec: &Field) {
             let key = (port.at("protocol").text(), port.at(number).number());
             if seen.contains(&key) {
                 if told_at_port {
-                    port.duplicate_value(json!({"protocol": key.0, "port": key.1}));
+                    let shown = go_form::shown("ServicePort", &json!({"protocol": key.0, "port": key.1}));
+                    port.tell(ErrorKind::Duplicate, None, shown);
                 } else {
                     port.at(number).duplicate();
                 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::container::{self, Pod};
 use super::{Options, annotations, pod_object};
-use crate::validation::{Field, meta, same};
+use crate::validation::{Field, go_form, meta, same};
 
 /// Fields of a container that an ephemeral one must not have, in Kubernetes' order.
 const FORBIDDEN: [&str; 8] = [
@@ -70,7 +70,8 @@ pub fn update(pod: &Field, old: &Value) {
         match containers.each().find(|c| c.at("name").is(name)) {
             None => containers.forbidden(format!("existing ephemeral containers {name:?} may not be removed\n")),
             Some(now) if !same(now.value(), before) => {
-                containers.forbidden(format!("existing ephemeral containers {name:?} may not be changed\n"))
+                let difference = go_form::difference("EphemeralContainer", before, now.value());
+                containers.forbidden(format!("existing ephemeral containers {name:?} may not be changed\n{difference}"))
             }
             Some(_) => {}
         }

@@ -42,10 +42,16 @@ pub fn security_context(context: &Field, host_users: bool) {
     seccomp_profile(&context.at("seccompProfile"));
     if context.at("allowPrivilegeEscalation").flag() == Some(false) {
         if context.at("privileged").is_true() {
-            context.invalid("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
+            context.invalid_as(
+                "SecurityContext",
+                "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
+            );
         }
         for _ in context.at("capabilities").at("add").texts().filter(|c| *c == "CAP_SYS_ADMIN") {
-            context.invalid("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN");
+            context.invalid_as(
+                "SecurityContext",
+                "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
+            );
         }
     }
     windows_options(&context.at("windowsOptions"));

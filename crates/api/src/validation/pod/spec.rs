@@ -92,10 +92,14 @@ fn resource_claims(claims: &Field, meta: Option<&Value>) {
         }
         let (claim_name, template) = (claim.at("resourceClaimName"), claim.at("resourceClaimTemplateName"));
         match (claim_name.is_set(), template.is_set()) {
-            (true, true) => {
-                claim.invalid("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
-            }
-            (false, false) => claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            (true, true) => claim.invalid_as(
+                "PodResourceClaim",
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            ),
+            (false, false) => claim.invalid_as(
+                "PodResourceClaim",
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            ),
             _ => {}
         }
         for reference in [claim_name, template] {

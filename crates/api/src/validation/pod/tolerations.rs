@@ -3,7 +3,7 @@
 use object_model::field::ErrorKind;
 use object_model::names;
 
-use crate::validation::Field;
+use crate::validation::{Field, go_form};
 
 pub const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -55,11 +55,8 @@ pub fn taints(taints: &Field) {
         effect.required_one_of(EFFECTS);
         let this = (key.text(), effect.text());
         if seen.contains(&this) {
-            taint.tell(
-                ErrorKind::Duplicate,
-                Some(taint.value().clone()),
-                "taints must be unique by key and effect pair".to_owned(),
-            );
+            let shown = go_form::shown("Taint", taint.value());
+            taint.tell(ErrorKind::Duplicate, None, format!("{shown}: taints must be unique by key and effect pair"));
         } else {
             seen.push(this);
         }

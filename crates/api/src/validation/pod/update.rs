@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::affinity::REQUIRED;
 use super::{Options, annotations, pod_object, tolerations};
-use crate::validation::{Field, meta, same, same_at};
+use crate::validation::{Field, go_form, meta, same, same_at};
 
 const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
                           `spec.tolerations` (only additions to existing tolerations),\
@@ -41,7 +41,7 @@ pub fn update(pod: &Field, old: &Value) {
     if !same(&rest, old_spec) {
         spec.forbidden(format!(
             "pod updates may not change fields other than {CHANGEABLE}\n{}",
-            difference(old_spec, &rest)
+            go_form::difference("PodSpec", old_spec, &rest)
         ));
     }
 }
@@ -183,20 +183,4 @@ fn only_narrowed(terms: &Field, old: &Value) {
             term.invalid("only additions are allowed (no mutations or deletions)");
         }
     }
-}
-
-/// The fields that differ, one per line.
-fn difference(old: &Value, new: &Value) -> String {
-    let names = |value: &Value| value.as_object().map(|fields| fields.keys().cloned().collect::<Vec<_>>());
-    let mut all = names(old).unwrap_or_default();
-    all.extend(names(new).unwrap_or_default());
-    all.sort();
-    all.dedup();
-    let line = |name: &String| {
-        (!same_at(old, new, name)).then(|| {
-            let shown = |value: &Value| value.get(name).unwrap_or(&Value::Null).to_string();
-            format!("- {name}: {}\n+ {name}: {}\n", shown(old), shown(new))
-        })
-    };
-    all.iter().filter_map(line).collect()
 }
