@@ -17,15 +17,23 @@ pub trait Chunks: Send {
 pub enum Body {
     Empty,
     Full(Bytes),
+    /// A long answer that ends by itself.
+    List(Box<dyn Chunks>),
+    /// A stream that goes on until somebody ends it.
     Chunks(Box<dyn Chunks>),
 }
 
 impl Body {
-    /// All bytes, if they are at hand.
-    pub fn bytes(&self) -> Option<&Bytes> {
+    /// The next bytes, `None` at the end.
+    pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         match self {
-            Body::Full(bytes) => Some(bytes),
-            _ => None,
+            Body::Empty => Poll::Ready(None),
+            Body::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *self = Body::Empty;
+                Poll::Ready((!bytes.is_empty()).then_some(bytes))
+            }
+            Body::List(chunks) | Body::Chunks(chunks) => chunks.poll_chunk(cx),
         }
     }
 }
@@ -41,15 +49,7 @@ impl HttpBody for Body {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut *self {
-            Body::Empty => Poll::Ready(None),
-            Body::Full(bytes) => {
-                let bytes = std::mem::take(bytes);
-                *self = Body::Empty;
-                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
-            }
-            Body::Chunks(chunks) => chunks.poll_chunk(cx).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes)))),
-        }
+        self.poll_bytes(cx).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -60,7 +60,7 @@ impl HttpBody for Body {
         match self {
             Body::Empty => SizeHint::with_exact(0),
             Body::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Body::Chunks(_) => SizeHint::default(),
+            Body::List(_) | Body::Chunks(_) => SizeHint::default(),
         }
     }
 }

@@ -1,8 +1,34 @@
 //! The API server: one road for every object.
 //!
-//! Kubernetes calls this kube-apiserver. Nothing below (object model, catalogue, storage) may depend on it.
+//! Kubernetes calls this kube-apiserver. A request passes the filters of [`chain`], finds its resource in the
+//! [`catalogue`] and its handler in `handlers`; the [`registry`] carries out every verb on every object, with
+//! [`admission`] on the way; the [`watch_cache`] answers what is read. Nothing below (object model, catalogue of kinds,
+//! storage) may depend on this crate.
 
-pub mod body;
-pub mod request_info;
+pub mod admission;
+pub mod authentication;
+pub mod authorization;
+mod body;
+mod bootstrap;
+mod builtin;
+pub mod catalogue;
+mod chain;
+pub mod clock;
+pub mod context;
+mod conversion;
+mod discovery;
+mod filters;
+mod handlers;
+mod health;
+mod metrics;
+mod negotiation;
+mod openapi;
+mod options;
+mod ownership;
+pub mod registry;
+mod request_info;
+mod server;
 pub mod serving;
 pub mod watch_cache;
+
+pub use server::Server;

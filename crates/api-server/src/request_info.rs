@@ -71,6 +71,11 @@ impl RequestInfo {
         info
     }
 
+    /// Watches and streams: they last as long as both ends want.
+    pub fn is_long_running(&self) -> bool {
+        self.verb == "watch" || matches!(self.subresource.as_str(), "attach" | "exec" | "log" | "portforward" | "proxy")
+    }
+
     /// `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> Cow<'_, str> {
         if self.group.is_empty() {

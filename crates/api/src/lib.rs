@@ -3,6 +3,7 @@
 //! Kubernetes keeps these in `pkg/apis` and `pkg/registry`. Pure data and pure functions over values; no I/O. Depends on
 //! `object-model` only.
 
+pub mod columns;
 pub mod defaults;
 pub mod kinds;
 pub mod resources;

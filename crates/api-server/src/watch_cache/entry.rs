@@ -39,24 +39,38 @@ pub struct Malformed {
     pub reason: String,
 }
 
-/// A selectable field as its path, such as `spec.nodeName`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SelectableField(pub Box<str>);
+/// A field that objects can be selected by.
+#[derive(Clone, Debug)]
+pub enum SelectableField {
+    /// Of a built-in kind.
+    Read { name: &'static str, read: fn(&Value) -> String },
+    /// Of a custom one, by its path.
+    Path(Box<str>),
+}
+
+impl From<&api::kinds::Selectable> for SelectableField {
+    fn from(field: &api::kinds::Selectable) -> Self {
+        Self::Read { name: field.name, read: field.read }
+    }
+}
 
 impl SelectableField {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Read { name, .. } => name,
+            Self::Path(path) => path,
+        }
+    }
+
     /// The value as text, the way field selectors compare it.
     fn read(&self, object: &Value) -> Box<str> {
-        let mut value = object;
-        for step in self.0.split('.') {
-            match value.field(step) {
-                Some(next) => value = next,
-                None => return Box::default(),
-            }
-        }
-        match value {
-            Value::String(text) => text.as_str().into(),
-            Value::Null => Box::default(),
-            other => other.to_string().into(),
+        match self {
+            Self::Read { read, .. } => read(object).into(),
+            Self::Path(path) => match object.at(&path.split('.').collect::<Vec<_>>()) {
+                Some(Value::String(text)) => text.as_str().into(),
+                None | Some(Value::Null) => Box::default(),
+                Some(other) => other.to_string().into(),
+            },
         }
     }
 }
@@ -72,7 +86,7 @@ impl Entry {
     ) -> Result<Self, Malformed> {
         let malformed = |reason: String| Malformed { key: key.to_owned(), reason };
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
-        let split = find(stored, METADATA).ok_or_else(|| malformed("it has no metadata".into()))?;
+        find(stored, METADATA).ok_or_else(|| malformed("it has no metadata".into()))?;
         let (api_version, labels, fields) = if selectable.is_empty() {
             let head: Head = serde_json::from_slice(stored).map_err(|e| malformed(e.to_string()))?;
             (head.api_version, head.metadata.labels, Box::default())
@@ -86,7 +100,7 @@ impl Entry {
             name: name.into(),
             revision,
             api_version,
-            body: splice(&stored[split..], revision),
+            body: body_of(stored, Some(revision)),
             labels: labels.unwrap_or_default().into_iter().collect(),
             fields,
         })
@@ -103,6 +117,11 @@ impl Entry {
             labels: self.labels.clone(),
             fields: self.fields.clone(),
         }
+    }
+
+    /// The key below the resource's prefix.
+    pub fn key(&self) -> String {
+        if self.namespace.is_empty() { self.name.to_string() } else { format!("{}/{}", self.namespace, self.name) }
     }
 
     pub fn label(&self, key: &str) -> Option<&str> {
@@ -150,7 +169,9 @@ pub fn write_header(kind: &str, api_version: &str, out: &mut BytesMut) {
 }
 
 /// An object in the stored form, without its resourceVersion.
-pub fn encode_stored(object: &Object) -> Bytes {
+pub fn encode_stored(object: &Value) -> Bytes {
+    let nothing = Object::new();
+    let object = object.as_object().unwrap_or(&nothing);
     let mut out = Vec::with_capacity(1024);
     let empty = Value::Object(Object::new());
     let text = |name: &str| object.get(name).cloned().unwrap_or(Value::String(String::new()));
@@ -185,8 +206,10 @@ fn write_value(value: &Value, out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// The body of a stored object, given from `"metadata":{` on, with its revision in it.
-fn splice(from_metadata: &[u8], revision: Revision) -> Bytes {
+/// The body of a stored object, with its revision in it if it has one.
+pub fn body_of(stored: &[u8], revision: Option<Revision>) -> Bytes {
+    let from_metadata = &stored[find(stored, METADATA).unwrap_or_default()..];
+    let Some(revision) = revision else { return Bytes::copy_from_slice(from_metadata) };
     let rest = &from_metadata[METADATA.len()..];
     let mut out = BytesMut::with_capacity(from_metadata.len() + 44);
     put_revision(revision, &mut out);

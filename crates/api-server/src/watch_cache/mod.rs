@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-pub use entry::{Entry, Malformed, SelectableField, encode_stored, write_header};
+pub use entry::{Entry, Malformed, SelectableField, body_of, encode_stored, write_header};
 pub use event::{Event, Kind};
 use imbl::OrdMap;
 pub use resource::{ResourceCache, Scope, Snapshot};
@@ -38,10 +38,9 @@ pub struct WatchCache {
 }
 
 impl WatchCache {
-    /// An empty cache of these resources; [`WatchCache::load`] fills it.
-    pub fn new(store: Arc<dyn Store>, resources: impl IntoIterator<Item = ResourceCache>) -> Self {
-        let resources = resources.into_iter().map(|r| (r.prefix().into(), Arc::new(r))).collect();
-        Self { store, resources: RwLock::new(resources), applied: watch::Sender::new(Revision::default()) }
+    /// An empty cache; [`WatchCache::load`] fills it once the resources have been entered.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, resources: RwLock::default(), applied: watch::Sender::new(Revision::default()) }
     }
 
     /// The cache of the resource whose keys begin with `prefix`; it is made when it is new.
@@ -49,8 +48,13 @@ impl WatchCache {
         if let Some(found) = self.resources.read().unwrap_or_else(PoisonError::into_inner).get(prefix) {
             return found.clone();
         }
+        self.enter(prefix, Box::default())
+    }
+
+    /// The same, with the fields that its objects can be selected by if it is new.
+    pub fn enter(&self, prefix: &str, selectable: Box<[SelectableField]>) -> Arc<ResourceCache> {
         let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
-        resources.entry(prefix.into()).or_insert_with(|| Arc::new(ResourceCache::new(prefix, Box::default()))).clone()
+        resources.entry(prefix.into()).or_insert_with(|| Arc::new(ResourceCache::new(prefix, selectable))).clone()
     }
 
     /// The revision up to which everything is in the cache.

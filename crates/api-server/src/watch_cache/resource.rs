@@ -86,7 +86,7 @@ impl ResourceCache {
 
     /// The position of a selectable field by its path.
     pub fn selectable(&self, path: &str) -> Option<usize> {
-        self.selectable.iter().position(|f| &*f.0 == path)
+        self.selectable.iter().position(|f| f.name() == path)
     }
 
     /// Watches from `after` (exclusive): first what the window has, then what comes.
@@ -119,7 +119,7 @@ impl ResourceCache {
     }
 
     /// Reads an object from its stored bytes.
-    pub(super) fn read(&self, key: &str, value: &[u8], revision: Revision) -> Result<Entry, super::Malformed> {
+    pub fn read(&self, key: &str, value: &[u8], revision: Revision) -> Result<Entry, super::Malformed> {
         let name = key.strip_prefix(&*self.prefix).unwrap_or(key);
         Entry::read(key, name, value, revision, &self.selectable)
     }

@@ -6,10 +6,10 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
 };
 
 use storage::{Error, Revision};
-use tokio::sync::Notify;
 
 use super::{Event, ResourceCache, Scope};
 
@@ -19,7 +19,6 @@ pub(super) const QUEUE_EVENTS: usize = 1024;
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    filled: Notify,
 }
 
 #[derive(Default)]
@@ -27,6 +26,8 @@ struct State {
     events: VecDeque<Arc<Event>>,
     overflowed: bool,
     closed: Option<Error>,
+    /// Who waits for the next event.
+    waiting: Option<Waker>,
 }
 
 impl Queue {
@@ -41,8 +42,7 @@ impl Queue {
         } else {
             state.events.push_back(event.clone());
         }
-        drop(state);
-        self.filled.notify_one();
+        wake(state);
     }
 
     /// Replaces what waits. While `more` is left in the window, pushes stay refused.
@@ -53,12 +53,21 @@ impl Queue {
     }
 
     pub(super) fn close(&self, error: Error) {
-        self.lock().closed = Some(error);
-        self.filled.notify_one();
+        let mut state = self.lock();
+        state.closed = Some(error);
+        wake(state);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waiting = state.waiting.take();
+    drop(state);
+    if let Some(waker) = waiting {
+        waker.wake();
     }
 }
 
@@ -82,8 +91,18 @@ impl Watcher {
             if let Some(event) = self.take()? {
                 return Ok(event);
             }
-            self.queue.filled.notified().await;
+            std::future::poll_fn(|cx| self.poll_filled(cx)).await;
         }
+    }
+
+    /// Ready when [`Watcher::take`] has something to say.
+    pub fn poll_filled(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.queue.lock();
+        if !state.events.is_empty() || state.overflowed || state.closed.is_some() {
+            return Poll::Ready(());
+        }
+        state.waiting = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// The next event, if one is there already.

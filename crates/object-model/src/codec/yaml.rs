@@ -20,8 +20,10 @@ use resolve::Scalar;
 mod lenient;
 mod resolve;
 mod split;
+mod write;
 
 pub use split::documents;
+pub use write::write;
 
 /// How much memory, in bytes and roughly, a document may spend on values that have anchors and on copies of them.
 pub const ALIAS_BUDGET: usize = 16 << 20;

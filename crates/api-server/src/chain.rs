@@ -1,0 +1,76 @@
+//! The whole filter chain, in one function: what happens to every request, in this order.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    header::{self, HeaderValue},
+};
+use object_model::{identity::GroupResource, status::Status};
+
+use crate::{
+    Server,
+    authentication::Identity,
+    body::Body,
+    context::RequestContext,
+    filters::{compression, warnings},
+    handlers::{self, respond},
+    request_info::RequestInfo,
+};
+
+/// How long a request may take that is neither a watch nor a stream.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Answers one request, whatever it is.
+pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<Incoming>) -> Response<Body> {
+    let gzip = compression::accepted(request.headers());
+    // A panic is one client's bad luck, not everybody's.
+    let answer = AssertUnwindSafe(permitted(server, peer, request)).catch_unwind().await;
+    let response = answer.unwrap_or_else(|_| {
+        tracing::error!("a request handler panicked");
+        respond::status(&Status::internal("apiserver panic'd"))
+    });
+    if gzip { compression::compress(response) } else { response }
+}
+
+async fn permitted(server: Arc<Server>, peer: Identity, request: Request<Incoming>) -> Response<Body> {
+    let info = RequestInfo::read(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
+    let started = server.metrics.started(&info);
+
+    let user = match server.authentication.authenticate(&peer, request.headers()) {
+        Ok(user) => user,
+        Err(status) => return respond::status(&status),
+    };
+    if let Err(status) = server.authorization.authorize(&user, &info) {
+        return respond::status(&status);
+    }
+    let context = RequestContext {
+        user,
+        user_agent: text(request.headers().get(header::USER_AGENT)).into(),
+        warnings: Default::default(),
+    };
+    let warnings = context.warnings.clone();
+
+    let long = info.is_long_running();
+    let handled = handlers::handle(&server, &context, &info, request);
+    let result = if long {
+        handled.await
+    } else {
+        tokio::time::timeout(DEADLINE, handled).await.unwrap_or_else(|_| Err(too_slow(&info)))
+    };
+    let mut response = result.unwrap_or_else(|status| respond::status(&status));
+    warnings::tell(&warnings, response.headers_mut());
+    started.ended(response.status());
+    response
+}
+
+fn too_slow(info: &RequestInfo) -> Status {
+    let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
+    Status::server_timeout(&resource, info.verb, 0)
+}
+
+fn text(value: Option<&HeaderValue>) -> &str {
+    value.and_then(|v| v.to_str().ok()).unwrap_or_default()
+}

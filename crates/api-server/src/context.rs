@@ -1,0 +1,64 @@
+//! Who asks, and what is remembered while a request is on the road.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use object_model::time::Time;
+
+/// An authenticated identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+    pub extra: Vec<(String, Vec<String>)>,
+}
+
+/// What travels with a request from the filters to the store.
+#[derive(Clone, Debug, Default)]
+pub struct RequestContext {
+    pub user: Arc<User>,
+    pub user_agent: Arc<str>,
+    pub warnings: Warnings,
+}
+
+/// Warnings for the client, told once each in `Warning` headers.
+#[derive(Clone, Debug, Default)]
+pub struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    pub fn add(&self, warning: impl Into<String>) {
+        let warning = warning.into();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&warning) {
+            all.push(warning);
+        }
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl RequestContext {
+    /// What strategies are told of the request.
+    pub fn for_strategy(&self, now: Time) -> api::kinds::Context {
+        api::kinds::Context {
+            user: api::kinds::Requester {
+                name: self.user.name.clone(),
+                uid: self.user.uid.clone(),
+                groups: self.user.groups.clone(),
+                extra: self.user.extra.clone(),
+            },
+            now: now.to_string(),
+        }
+    }
+
+    /// The name under which this request owns fields: what the client says, else its program's name.
+    pub fn field_manager<'a>(&'a self, given: &'a str) -> &'a str {
+        if !given.is_empty() {
+            return given;
+        }
+        let program = self.user_agent.split('/').next().unwrap_or_default();
+        if program.is_empty() { "unknown" } else { program }
+    }
+}

@@ -1,0 +1,4 @@
+//! What is done to requests and answers on the way in and out. [`crate::chain`] has the order.
+
+pub mod compression;
+pub mod warnings;

@@ -1,0 +1,66 @@
+//! Bodies of requests: read within limits, and decoded whatever their form.
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::{HeaderMap, body::Incoming, header::CONTENT_TYPE};
+use object_model::status::Status;
+
+/// The largest body of a request.
+pub const MAX_BODY_BYTES: usize = 3 << 20;
+
+/// The form of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaType {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+const KNOWN: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+impl MediaType {
+    /// Without a Content-Type a body is JSON.
+    pub fn of(headers: &HeaderMap) -> Result<Self, Status> {
+        match content_type(headers) {
+            "" | "application/json" => Ok(MediaType::Json),
+            "application/yaml" => Ok(MediaType::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(MediaType::Protobuf),
+            _ => Err(Status::unsupported_media_type(KNOWN)),
+        }
+    }
+}
+
+/// The media type of a request's body, without parameters.
+pub fn content_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+/// All of a body, unless it is too large.
+pub async fn read(mut body: Incoming) -> Result<Bytes, Status> {
+    let too_large = || Status::request_entity_too_large(format!("limit is {MAX_BODY_BYTES}"));
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| Status::bad_request(format!("the body could not be read: {e}")))?;
+        if let Ok(data) = frame.into_data() {
+            if all.len() + data.len() > MAX_BODY_BYTES {
+                return Err(too_large());
+            }
+            if all.is_empty() && body.size_hint_is_done() {
+                return Ok(data);
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+    Ok(all.freeze())
+}
+
+trait Done {
+    fn size_hint_is_done(&self) -> bool;
+}
+
+impl Done for Incoming {
+    fn size_hint_is_done(&self) -> bool {
+        hyper::body::Body::is_end_stream(self)
+    }
+}

@@ -1,0 +1,100 @@
+//! One handler per verb, and the way from a request to its handler.
+
+pub mod body;
+mod decode;
+mod delete;
+mod meta_endpoints;
+mod read;
+pub mod respond;
+mod scale;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use hyper::{Request, Response, StatusCode, body::Incoming, header};
+use object_model::{identity::GroupResource, status::Status};
+
+use crate::{
+    Server,
+    body::Body,
+    catalogue::{Resource, Target},
+    context::RequestContext,
+    request_info::RequestInfo,
+};
+
+/// A request to a resource, on its way through a handler.
+pub(crate) struct Call<'a> {
+    pub server: &'a Arc<Server>,
+    pub context: &'a RequestContext,
+    pub info: &'a RequestInfo,
+    pub resource: Arc<Resource>,
+    pub query: String,
+}
+
+impl Call<'_> {
+    pub fn target(&self) -> Target<'_> {
+        Target {
+            resource: &self.resource,
+            subresource: &self.info.subresource,
+            // A namespace is not in itself, though its path says so.
+            namespace: if self.resource.namespaced { &self.info.namespace } else { "" },
+            name: &self.info.name,
+        }
+    }
+
+    /// The name under which this request owns fields.
+    pub fn field_manager<'a>(&'a self, given: &'a str) -> &'a str {
+        self.context.field_manager(given)
+    }
+}
+
+/// Answers a request that may be answered.
+pub async fn handle(
+    server: &Arc<Server>,
+    context: &RequestContext,
+    info: &RequestInfo,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Status> {
+    if !info.is_resource {
+        return meta_endpoints::handle(server, info, &request);
+    }
+    let served = server.catalogue.served();
+    let Some(resource) = served.find(&info.group, &info.version, &info.resource).cloned() else {
+        return Err(Status::path_not_found());
+    };
+    if resource.namespaced && info.namespace.is_empty() && !matches!(info.verb, "list" | "watch") {
+        return Err(Status::path_not_found());
+    }
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let call = Call { server, context, info, resource, query };
+    let verbs = match info.subresource.as_str() {
+        "" => &call.resource.verbs,
+        name => &call.resource.subresource(name).ok_or_else(Status::path_not_found)?.verbs,
+    };
+    if !verbs.iter().any(|v| **v == *info.verb) {
+        let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
+        return Err(Status::method_not_supported(&resource, info.verb));
+    }
+    match (info.subresource.as_str(), info.verb) {
+        ("scale", _) => scale::handle(&call, request).await,
+        (_, "get") => read::get(&call, request.headers()).await,
+        (_, "list") => read::list(&call, request.headers()).await,
+        (_, "watch") => watch::watch(&call, request.headers()).await,
+        (_, "create") => write::create(&call, request).await,
+        (_, "update") => write::update(&call, request).await,
+        (_, "patch") => write::patch(&call, request).await,
+        (_, "delete") => delete::delete(&call, request).await,
+        (_, "deletecollection") => delete::collection(&call, request).await,
+        _ => Err(Status::path_not_found()),
+    }
+}
+
+/// A plain text answer.
+fn plain(code: StatusCode, text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text.to_owned()));
+    *response.status_mut() = code;
+    let value = header::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
+    response
+}

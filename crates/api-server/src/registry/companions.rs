@@ -1,0 +1,29 @@
+//! What must be stored together with an object: addresses and ports of Services.
+//!
+//! Companions are written, and removed, in the transaction of the object they belong to, so nothing can leak. Two writers
+//! who choose the same address meet in the store: the later one is told, and chooses again.
+
+use object_model::status::Status;
+use serde_json::Value;
+use storage::{Compare, Operation};
+
+use crate::catalogue::Target;
+
+/// Further conditions and changes for the transaction that writes an object.
+#[derive(Clone, Debug, Default)]
+pub struct Companions {
+    pub compares: Vec<Compare>,
+    pub operations: Vec<Operation>,
+}
+
+/// Keeps the companions of one resource.
+pub trait Keeper: Send + Sync {
+    /// May mutate: fills in what is allocated. Called before validation, and again when another writer was faster.
+    fn create(&self, target: &Target<'_>, object: &mut Value) -> Result<Companions, Status>;
+
+    /// May mutate the new object.
+    fn update(&self, target: &Target<'_>, object: &mut Value, old: &Value) -> Result<Companions, Status>;
+
+    /// What goes with a deleted object.
+    fn delete(&self, target: &Target<'_>, old: &Value) -> Companions;
+}

@@ -1,0 +1,81 @@
+//! The server: everything it needs to answer, made in one place.
+
+use std::sync::Arc;
+
+use hyper::{Request, Response, body::Incoming};
+use storage::{Error, Store};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    authentication::{Authentication, ClientCertificate, Identity},
+    authorization::{Authorization, Masters, PublicInfo},
+    body::Body,
+    bootstrap, builtin,
+    catalogue::Catalogue,
+    chain,
+    clock::{Clock, SystemClock},
+    health::Health,
+    metrics::Metrics,
+    openapi::OpenApi,
+    registry::Registry,
+    serving::{Handler, Peer},
+    watch_cache::WatchCache,
+};
+
+pub struct Server {
+    pub catalogue: Catalogue,
+    pub registry: Registry,
+    pub authentication: Authentication,
+    pub authorization: Authorization,
+    pub health: Health,
+    pub metrics: Arc<Metrics>,
+    pub openapi: OpenApi,
+    /// The address that clients are told.
+    pub address: String,
+    /// Watches and streams end when this is cancelled.
+    pub drain: CancellationToken,
+}
+
+impl Server {
+    /// Loads everything from the store and follows it from there. Ready when it returns.
+    pub async fn start(store: Arc<dyn Store>, address: String) -> Result<Arc<Self>, Error> {
+        Self::start_with(store, address, Arc::new(SystemClock)).await
+    }
+
+    pub async fn start_with(store: Arc<dyn Store>, address: String, clock: Arc<dyn Clock>) -> Result<Arc<Self>, Error> {
+        let cache = Arc::new(WatchCache::new(store.clone()));
+        let catalogue = Catalogue::new(builtin::groups(&cache));
+        let revision = cache.load().await?;
+        let feed = cache.clone();
+        tokio::spawn(async move { feed.feed(revision).await });
+        let server = Arc::new(Self {
+            registry: Registry::new(store, cache, clock),
+            catalogue,
+            authentication: Authentication::new(vec![Box::new(ClientCertificate)]),
+            authorization: Authorization::new(vec![Box::new(PublicInfo), Box::new(Masters)]),
+            health: Health::default(),
+            metrics: Arc::default(),
+            openapi: OpenApi::default(),
+            address,
+            drain: CancellationToken::new(),
+        });
+        bootstrap::run(&server).await.map_err(|status| Error::Invalid(status.message))?;
+        Ok(server)
+    }
+
+    /// No longer ready, and watches end, so that connections can.
+    pub fn drain(&self) {
+        self.health.drain();
+        self.drain.cancel();
+    }
+}
+
+impl Handler for Server {
+    fn handle(
+        self: Arc<Self>,
+        peer: Peer,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + Send + 'static {
+        chain::handle(self, Identity::Remote(peer), request)
+    }
+}

@@ -1,0 +1,173 @@
+//! The only place where components are wired together.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use api_server::{
+    Server,
+    serving::{
+        self, ServerCertificate,
+        authority::{Authority, Names},
+    },
+};
+use storage::Store;
+use storage_embedded::EmbeddedStore;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::kubeconfig;
+
+/// The parts of a cluster that `--disable` can leave out.
+pub const COMPONENTS: &[&str] = &["controllers", "scheduler", "node", "dns", "proxy"];
+/// The first address of the service network, which the `kubernetes` Service has.
+const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
+/// How long open requests may take to finish when the server stops.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+pub struct Settings {
+    pub data_dir: PathBuf,
+    pub kubeconfig: PathBuf,
+    pub address: SocketAddr,
+    pub store: StoreChoice,
+}
+
+pub enum StoreChoice {
+    Embedded,
+    Etcd(storage_etcd::Options),
+}
+
+/// The file that names the process which runs the cluster of a data folder.
+pub fn pid_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("ferry.pid")
+}
+
+/// Runs a cluster until it is told to stop.
+pub async fn run(settings: Settings) -> anyhow::Result<()> {
+    let started = Instant::now();
+    fs::create_dir_all(&settings.data_dir)
+        .with_context(|| format!("cannot make the data folder {}", settings.data_dir.display()))?;
+    let listener = TcpListener::bind(settings.address).await.with_context(|| {
+        format!("cannot listen on {}\nhint: is another cluster running? try --api-port", settings.address)
+    })?;
+    let address = listener.local_addr()?;
+    let store = Opened::open(&settings)?;
+    let _pid = PidFile::write(&settings.data_dir)?;
+
+    let authority = Authority::open(&settings.data_dir.join("pki"))?;
+    let names = server_names(address.ip());
+    let certificate = Arc::new(ServerCertificate::new(&authority, &names)?);
+    let tls = Arc::new(serving::server_config(&authority, certificate.clone())?);
+    kubeconfig::write_admin(&settings.kubeconfig, &authority, address)?;
+
+    let server =
+        Server::start(store.store.clone(), address.to_string()).await.context("cannot start the API server")?;
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
+    let renewal = tokio::spawn(renew(authority, certificate, names));
+    say(&format!("API ready on https://{address} after {} ms", started.elapsed().as_millis()));
+    say(&format!("try: kubectl --kubeconfig {} get namespaces", settings.kubeconfig.display()));
+
+    told_to_stop().await?;
+    say("stopping");
+    server.drain();
+    stop.cancel();
+    serving.await.context("the API server did not stop in order")?;
+    renewal.abort();
+    store.close().await
+}
+
+/// Keeps the server certificate young for as long as the server runs.
+async fn renew(authority: Authority, certificate: Arc<ServerCertificate>, names: Names) {
+    loop {
+        tokio::time::sleep(ServerCertificate::lifetime()).await;
+        if let Err(error) = certificate.renew(&authority, &names) {
+            tracing::error!(%error, "cannot renew the server certificate");
+        }
+    }
+}
+
+/// The store that was chosen, and how to close it.
+struct Opened {
+    store: Arc<dyn Store>,
+    embedded: Option<Arc<EmbeddedStore>>,
+}
+
+impl Opened {
+    fn open(settings: &Settings) -> anyhow::Result<Self> {
+        Ok(match &settings.store {
+            StoreChoice::Embedded => {
+                let options = storage_embedded::Options::new(settings.data_dir.join("state.redb"));
+                let store = Arc::new(EmbeddedStore::open(options)?);
+                Self { store: store.clone(), embedded: Some(store) }
+            }
+            StoreChoice::Etcd(options) => {
+                Self { store: Arc::new(storage_etcd::Etcd::open(options.clone())?), embedded: None }
+            }
+        })
+    }
+
+    async fn close(self) -> anyhow::Result<()> {
+        match self.embedded {
+            Some(store) => store.close().await.context("the store did not close in order"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn server_names(address: IpAddr) -> Names {
+    let mut dns: Vec<String> = [
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "localhost",
+    ]
+    .map(String::from)
+    .to_vec();
+    dns.extend(fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned()));
+    let mut addresses = vec![Ipv4Addr::LOCALHOST.into(), SERVICE_ADDRESS];
+    if !addresses.contains(&address) && !address.is_unspecified() {
+        addresses.push(address);
+    }
+    Names { dns, addresses }
+}
+
+async fn told_to_stop() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+/// Names this process for as long as it runs.
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn write(data_dir: &Path) -> anyhow::Result<Self> {
+        let path = pid_file(data_dir);
+        fs::write(&path, std::process::id().to_string()).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Tells the person at the terminal.
+fn say(text: &str) {
+    eprintln!("{text}");
+}

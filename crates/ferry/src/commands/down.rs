@@ -1,0 +1,77 @@
+//! `ferry down`: stop a cluster, and with `--purge` remove every trace of it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use super::up::default_data_dir;
+use crate::cluster::pid_file;
+
+const STOPS_WITHIN: Duration = Duration::from_secs(30);
+
+#[derive(Args)]
+pub struct Down {
+    /// The cluster's data folder
+    #[arg(long, value_name = "FOLDER", default_value_os_t = default_data_dir())]
+    data_dir: PathBuf,
+    /// Remove the data folder too
+    #[arg(long)]
+    purge: bool,
+}
+
+impl Down {
+    pub fn run(self) -> anyhow::Result<()> {
+        match running(&self.data_dir)? {
+            Some(pid) => stop(pid)?,
+            None => eprintln!("no cluster is running in {}", self.data_dir.display()),
+        }
+        if self.purge && self.data_dir.exists() {
+            anyhow::ensure!(
+                is_data_dir(&self.data_dir),
+                "{} does not look like a data folder of ferry, so it is left alone\nhint: name the right one with --data-dir",
+                self.data_dir.display()
+            );
+            fs::remove_dir_all(&self.data_dir).with_context(|| format!("cannot remove {}", self.data_dir.display()))?;
+            eprintln!("removed {}", self.data_dir.display());
+        }
+        Ok(())
+    }
+}
+
+/// The process that runs the cluster, if one does. A file left behind by a crash names nobody, or somebody else.
+fn running(data_dir: &Path) -> anyhow::Result<Option<Pid>> {
+    let text = match fs::read_to_string(pid_file(data_dir)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).context("cannot read who runs the cluster"),
+    };
+    let Some(pid) = text.trim().parse().ok().and_then(Pid::from_raw) else { return Ok(None) };
+    let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap_or_default();
+    Ok((name.trim() == "ferry").then_some(pid))
+}
+
+fn stop(pid: Pid) -> anyhow::Result<()> {
+    kill_process(pid, Signal::TERM).context("cannot stop the cluster")?;
+    let since = Instant::now();
+    while test_kill_process(pid).is_ok() {
+        anyhow::ensure!(
+            since.elapsed() < STOPS_WITHIN,
+            "process {} has not stopped within {} s\nhint: look at what it says, or end it by hand",
+            pid.as_raw_nonzero(),
+            STOPS_WITHIN.as_secs()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Removing the wrong folder cannot be undone, so only one that we made is removed.
+fn is_data_dir(folder: &Path) -> bool {
+    folder.join("pki").is_dir() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+}

@@ -1,0 +1,74 @@
+//! `ferry up`: start a cluster.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::cluster::{self, Settings, StoreChoice};
+
+#[derive(Args)]
+pub struct Up {
+    /// Run the API server only, without a node
+    #[arg(long)]
+    control_plane_only: bool,
+    /// Where the cluster keeps its state
+    #[arg(long, value_name = "FOLDER", default_value_os_t = default_data_dir())]
+    data_dir: PathBuf,
+    /// Where to write the administrator's kubeconfig [default: kubeconfig.yaml in the data folder]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The port of the API
+    #[arg(long, value_name = "PORT", default_value_t = 6443)]
+    api_port: u16,
+    /// The address the API listens on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    bind: IpAddr,
+    /// Where objects are stored: embedded, or etcd://host:port[,host:port…][/prefix]
+    #[arg(long, value_name = "STORE", default_value = "embedded")]
+    store: String,
+    /// Components that are not started, such as controllers,scheduler
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    disable: Vec<String>,
+}
+
+impl Up {
+    pub fn run(self) -> anyhow::Result<()> {
+        for name in &self.disable {
+            anyhow::ensure!(
+                cluster::COMPONENTS.contains(&name.as_str()),
+                "there is no component {name:?}\nhint: --disable knows {}",
+                cluster::COMPONENTS.join(", ")
+            );
+        }
+        if !self.control_plane_only {
+            eprintln!("this version has no node yet: objects are stored, but no pod runs");
+        }
+        let store = if self.store == "embedded" {
+            StoreChoice::Embedded
+        } else {
+            StoreChoice::Etcd(self.store.parse().context("cannot read --store")?)
+        };
+        let settings = Settings {
+            kubeconfig: self.kubeconfig.unwrap_or_else(|| self.data_dir.join("kubeconfig.yaml")),
+            data_dir: self.data_dir,
+            address: (self.bind, self.api_port).into(),
+            store,
+        };
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?
+            .block_on(cluster::run(settings))
+    }
+}
+
+/// In the folder for state of the system for root, of the user otherwise.
+pub fn default_data_dir() -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    match std::env::var_os("XDG_STATE_HOME") {
+        Some(state) => PathBuf::from(state).join("ferry"),
+        None if home.as_os_str().is_empty() || home == PathBuf::from("/root") => "/var/lib/ferry".into(),
+        None => home.join(".local/state/ferry"),
+    }
+}

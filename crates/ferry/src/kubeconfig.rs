@@ -1,0 +1,43 @@
+//! The kubeconfig with which the person who started the cluster administers it.
+
+use std::{fs, net::SocketAddr, path::Path};
+
+use anyhow::Context;
+use api_server::serving::authority::{Authority, write_private};
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+const USER: &str = "ferry-admin";
+
+/// Writes a kubeconfig for the administrator, readable by its owner only.
+pub fn write_admin(path: &Path, authority: &Authority, server: SocketAddr) -> anyhow::Result<()> {
+    let leaf = authority.client(USER, "system:masters")?;
+    let data = |pem: &str| STANDARD.encode(pem);
+    let text = format!(
+        "apiVersion: v1
+kind: Config
+current-context: ferry
+clusters:
+- name: ferry
+  cluster:
+    server: https://{server}
+    certificate-authority-data: {}
+users:
+- name: {USER}
+  user:
+    client-certificate-data: {}
+    client-key-data: {}
+contexts:
+- name: ferry
+  context:
+    cluster: ferry
+    user: {USER}
+",
+        data(authority.certificate_pem()),
+        data(&leaf.certificate_pem),
+        data(&leaf.key_pem),
+    );
+    if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    write_private(path, &text).with_context(|| format!("cannot write the kubeconfig {}", path.display()))
+}
