@@ -4,6 +4,7 @@
 //! `object-model` only.
 
 pub mod columns;
+pub mod conversion;
 pub mod defaults;
 pub mod kinds;
 pub mod resources;

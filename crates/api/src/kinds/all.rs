@@ -1,6 +1,6 @@
 //! Every built-in kind that has a strategy. A new one is one file and one line here.
 
-use super::{Strategy, apps, batch, core, networking, policy, rbac};
+use super::{Strategy, apps, autoscaling, batch, core, networking, policy, rbac};
 
 pub static ALL: &[&Strategy] = &[
     &apps::controller_revision::STRATEGY,
@@ -8,6 +8,7 @@ pub static ALL: &[&Strategy] = &[
     &apps::deployment::STRATEGY,
     &apps::replica_set::STRATEGY,
     &apps::stateful_set::STRATEGY,
+    &autoscaling::horizontal_pod_autoscaler::STRATEGY,
     &batch::cron_job::STRATEGY,
     &batch::job::STRATEGY,
     &core::config_map::STRATEGY,

@@ -29,6 +29,7 @@
 
 pub mod all;
 pub mod apps;
+pub mod autoscaling;
 pub mod batch;
 pub mod core;
 pub mod networking;

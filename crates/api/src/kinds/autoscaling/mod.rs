@@ -1,0 +1,5 @@
+//! The `autoscaling` group.
+
+pub mod horizontal_pod_autoscaler;
+
+const GROUP: &str = "autoscaling";
