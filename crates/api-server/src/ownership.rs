@@ -1,9 +1,9 @@
 //! Who owns which field: the field manager of the object model, for the resources of the catalogue.
 
-use api::kinds::Reset;
+use api::{kinds::Reset, resources, schemas};
 use object_model::{
     apply::{Element, FieldManager, Filter, Set, Versions},
-    identity::GroupVersionKind,
+    identity::{GroupVersion, GroupVersionKind},
     schema::Schema,
     status::Status,
 };
@@ -49,7 +49,7 @@ fn with_manager<T>(target: &Target<'_>, act: impl FnOnce(&FieldManager<'_>) -> T
     let resource = target.resource;
     let kind = GroupVersionKind::new(&*resource.group, &*resource.version, &*resource.kind);
     let api_version = resource.api_version();
-    let versions = Kept { filter: filter(target.update().reset), resource };
+    let versions = Kept { filter: filter(target.update().reset), others: other_versions(resource) };
     act(&FieldManager {
         schema: &resource.schema,
         kind: &kind,
@@ -60,14 +60,15 @@ fn with_manager<T>(target: &Target<'_>, act: impl FnOnce(&FieldManager<'_>) -> T
 }
 
 /// What writers may own, whichever version they write in.
-struct Kept<'a> {
+struct Kept {
     filter: Option<Filter>,
-    resource: &'a Resource,
+    /// The schemas of the versions beside the one of the request.
+    others: Vec<(String, Schema)>,
 }
 
-impl Versions for Kept<'_> {
+impl Versions for Kept {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
-        (api_version == self.resource.api_version()).then_some(&self.resource.schema)
+        self.others.iter().find(|(version, _)| version == api_version).map(|(_, schema)| schema)
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
@@ -77,6 +78,28 @@ impl Versions for Kept<'_> {
     fn filter(&self, _: &str) -> Option<&Filter> {
         self.filter.as_ref()
     }
+}
+
+/// Both groups of Event serve the same objects; all other kinds have their versions in one group.
+fn other_versions(resource: &Resource) -> Vec<(String, Schema)> {
+    if resource.custom {
+        return Vec::new();
+    }
+    let shares =
+        |group: &str| *group == *resource.group || is_event(group, resource) && is_event(&resource.group, resource);
+    let served = resources::all().iter().filter(|served| shares(served.group));
+    let others = served.filter(|served| (served.group, served.version) != (&*resource.group, &*resource.version));
+    others
+        .filter_map(|served| {
+            let known = served.resources.iter().any(|other| other.kind == &*resource.kind);
+            let schema = known.then(|| schemas::schema_of(served.group, served.version, &resource.kind))??;
+            Some((GroupVersion::new(served.group, served.version).to_string(), schema))
+        })
+        .collect()
+}
+
+fn is_event(group: &str, resource: &Resource) -> bool {
+    &*resource.kind == "Event" && matches!(group, "" | "events.k8s.io")
 }
 
 fn converted(object: &Value, api_version: &str) -> Value {

@@ -209,7 +209,7 @@ fn json_type(value: &Value) -> &'static str {
 
 /// Into the stored version, with its defaults.
 fn finish(resource: &Resource, mut value: Value) -> Result<Value, Status> {
-    (resource.strategy.defaults)(&mut value);
     conversion::convert(&mut value, &resource.stored_api_version());
+    (resource.strategy.defaults)(&mut value);
     Ok(value)
 }

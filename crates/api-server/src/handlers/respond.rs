@@ -168,8 +168,8 @@ impl Writer {
     }
 
     fn row(&self, object: Encoded<'_>, out: &mut BytesMut) {
+        // Columns are about the stored version, whichever one is asked for.
         let mut value = object.value(&self.resource.kind);
-        conversion::convert(&mut value, &self.api_version);
         out.put_slice(br#"{"cells":"#);
         put_json(&Value::Array((self.resource.columns.cells)(&value, self.now)), out);
         if let Some(conditions) = (self.resource.columns.conditions)(&value) {
@@ -184,6 +184,7 @@ impl Writer {
             }
             Include::Object => {
                 out.put_slice(br#","object":"#);
+                conversion::convert(&mut value, &self.api_version);
                 put_json(&value, out);
             }
         }

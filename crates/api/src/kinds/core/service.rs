@@ -101,11 +101,11 @@ fn is_externally_accessible(spec: &Value) -> bool {
 }
 
 /// A load balancer that sends traffic to local endpoints only asks the nodes which they are.
-fn needs_health_check(spec: &Value) -> bool {
+pub fn needs_health_check(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
 }
 
-fn is_headless(spec: &Value) -> bool {
+pub fn is_headless(spec: &Value) -> bool {
     spec["clusterIPs"].as_array().is_some_and(|ips| ips.len() == 1 && ips[0] == "None")
 }
 
