@@ -5,6 +5,7 @@
 
 pub mod all;
 mod default_toleration_seconds;
+mod limit_ranger;
 mod namespace_lifecycle;
 mod priority;
 mod service_account;
@@ -138,6 +139,14 @@ impl Lookup {
             entry = self.resource.get(name);
         }
         Ok(entry.map(|e| e.object(self.kind)))
+    }
+
+    /// The objects of a namespace, as of now.
+    fn of_namespace(&self, namespace: &str) -> Vec<Value> {
+        let prefix = format!("{namespace}/");
+        let snapshot = self.resource.snapshot();
+        let entries = snapshot.objects.range(Arc::from(prefix.as_str())..);
+        entries.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, e)| e.object(self.kind)).collect()
     }
 
     /// All objects, as of now.

@@ -85,11 +85,16 @@ fn subresource_entry(resource: &Resource, subresource: &Subresource) -> Value {
         "kind": subresource.kind,
         "verbs": subresource.verbs,
     });
-    if (&*subresource.group, &*subresource.version) != ("", "") {
+    if !is_own(resource, subresource) {
         entry["group"] = subresource.group.as_ref().into();
         entry["version"] = subresource.version.as_ref().into();
     }
     entry
+}
+
+/// Is the kind of a subresource of the same group and version as its resource? Then neither is told.
+fn is_own(resource: &Resource, subresource: &Subresource) -> bool {
+    (&subresource.group, &subresource.version) == (&resource.group, &resource.version) || subresource.version.is_empty()
 }
 
 /// A short name for the version that objects are stored in, so that clients can tell when it changes.
@@ -139,11 +144,8 @@ fn aggregated_resource(resource: &Resource) -> Value {
     }
     if !resource.subresources.is_empty() {
         let subresource = |s: &Subresource| {
-            json!({
-                "subresource": s.name,
-                "responseKind": kind(&s.group, &s.version, &s.kind),
-                "verbs": s.verbs,
-            })
+            let (group, version) = if is_own(resource, s) { ("", "") } else { (&*s.group, &*s.version) };
+            json!({"subresource": s.name, "responseKind": kind(group, version, &s.kind), "verbs": s.verbs})
         };
         entry["subresources"] = resource.subresources.iter().map(subresource).collect();
     }

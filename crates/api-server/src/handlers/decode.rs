@@ -4,9 +4,10 @@ use object_model::{
     codec::{StrictErrors, canonical, json, protobuf, yaml},
     field::{Errors, Path},
     identity::{GroupKind, GroupVersionKind},
+    meta::Meta,
     patch::{GoPrint, PatchDocument, PatchKind},
     schema::Schema,
-    status::Status,
+    status::{Reason, Status},
     value::Fields,
 };
 use serde_json::Value;
@@ -86,9 +87,21 @@ pub fn patched(
     finish(resource, value)
 }
 
-/// An object after server-side apply. Its parts have been checked against the schema already.
-pub fn applied_object(resource: &Resource, mut value: Value) -> Result<Value, Status> {
-    canonical::canonicalise(&resource.schema, &mut value).map_err(|e| Status::bad_request(e.to_string()))?;
+/// An object after server-side apply of `applied`. Its parts have been checked against the schema already, except for texts
+/// that stand for something else.
+pub fn applied_object(resource: &Resource, applied: &Value, mut value: Value) -> Result<Value, Status> {
+    canonical::canonicalise(&resource.schema, &mut value).map_err(|error| {
+        let kind = GroupVersionKind::new(&*resource.group, &*resource.version, &*resource.kind);
+        let meta = Meta::of(applied);
+        let from_json = if matches!(error, canonical::DecodeError::Base64(_)) { "error decoding from json: " } else { "" };
+        let message = format!(
+            "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to {kind}: \
+             {from_json}{error}",
+            meta.namespace(),
+            meta.name()
+        );
+        Status::failure(500, Reason::UNKNOWN, message, None)
+    })?;
     finish(resource, value)
 }
 

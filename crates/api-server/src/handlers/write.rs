@@ -160,7 +160,7 @@ impl Change for Apply<'_> {
         let now = self.call.server.registry.clock.seconds().to_string();
         let (manager, force) = (self.options.field_manager.as_str(), self.options.force);
         let object = ownership::on_apply(&self.call.target(), current, &self.applied, manager, force, &now)?;
-        let object = decode::applied_object(&self.call.resource, object)?;
+        let object = decode::applied_object(&self.call.resource, &self.applied, object)?;
         if current.is_none() && !Meta::of(&object).uid().is_empty() {
             let why = format!(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",

@@ -68,7 +68,7 @@ pub fn default_data_dir() -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     match std::env::var_os("XDG_STATE_HOME") {
         Some(state) => PathBuf::from(state).join("ferry"),
-        None if home.as_os_str().is_empty() || home == PathBuf::from("/root") => "/var/lib/ferry".into(),
+        None if home.as_os_str().is_empty() || home == std::path::Path::new("/root") => "/var/lib/ferry".into(),
         None => home.join(".local/state/ferry"),
     }
 }
