@@ -115,9 +115,16 @@ impl Target<'_> {
 
     /// The rules for writing what the request names.
     pub fn update(&self) -> &'static Update {
-        self.resource.strategy.update_of(self.subresource).unwrap_or(&self.resource.strategy.update)
+        match self.resource.strategy.update_of(self.subresource) {
+            Some(update) => update,
+            None if self.subresource == "binding" => &BINDING,
+            None => &self.resource.strategy.update,
+        }
     }
 }
+
+/// A binding changes what no other writer may; its handler makes sure that it changes nothing else.
+static BINDING: Update = Update::new(|_, _, _| {}, |_, _| {});
 
 /// All resources at one moment.
 #[derive(Default)]

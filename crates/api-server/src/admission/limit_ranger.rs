@@ -157,9 +157,9 @@ fn add(total: &mut Amounts, more: Amounts) {
 
 fn raise(most: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
-        let known = most.entry(name.clone()).or_insert_with(|| amount.clone());
+        let known = most.entry(name.clone()).or_insert(*amount);
         if amount > known {
-            *known = amount.clone();
+            *known = *amount;
         }
     }
 }

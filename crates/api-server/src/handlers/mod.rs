@@ -4,6 +4,7 @@ pub mod body;
 mod decode;
 mod delete;
 mod meta_endpoints;
+mod pods;
 mod read;
 pub mod respond;
 mod scale;
@@ -13,7 +14,10 @@ mod write;
 use std::sync::Arc;
 
 use hyper::{Request, Response, StatusCode, body::Incoming, header};
-use object_model::{identity::GroupResource, status::Status};
+use object_model::{
+    identity::GroupResource,
+    status::{Reason, Status},
+};
 
 use crate::{
     Server,
@@ -78,16 +82,25 @@ pub async fn handle(
     }
     match (info.subresource.as_str(), info.verb) {
         ("scale", _) => scale::handle(&call, request).await,
+        ("binding", "create") => pods::bind(&call, request).await,
+        ("eviction", "create") => pods::evict(&call, request).await,
+        (name, _) if !name.is_empty() && call.resource.strategy.update_of(name).is_none() => Err(not_served(&call)),
         (_, "get") => read::get(&call, request.headers()).await,
-        (_, "list") => read::list(&call, request.headers()).await,
-        (_, "watch") => watch::watch(&call, request.headers()).await,
-        (_, "create") => write::create(&call, request).await,
+        ("", "list") => read::list(&call, request.headers()).await,
+        ("", "watch") => watch::watch(&call, request.headers()).await,
+        ("", "create") => write::create(&call, request).await,
         (_, "update") => write::update(&call, request).await,
         (_, "patch") => write::patch(&call, request).await,
-        (_, "delete") => delete::delete(&call, request).await,
-        (_, "deletecollection") => delete::collection(&call, request).await,
+        ("", "delete") => delete::delete(&call, request).await,
+        ("", "deletecollection") => delete::collection(&call, request).await,
         _ => Err(Status::path_not_found()),
     }
+}
+
+/// A subresource that exists in Kubernetes and not yet here says so, instead of pretending.
+fn not_served(call: &Call<'_>) -> Status {
+    let message = format!("{}/{} is not served by this version of ferry", call.info.resource, call.info.subresource);
+    Status::failure(501, Reason::METHOD_NOT_ALLOWED, message, None)
 }
 
 /// A plain text answer.
