@@ -63,7 +63,7 @@ pub fn read(bytes: &[u8]) -> Result<Value, BadYaml> {
 /// The same, and every key that is there twice. They are one error together, as Kubernetes tells them.
 pub fn read_strict(bytes: &[u8]) -> Result<(Value, StrictErrors), BadYaml> {
     let mut text = Cow::Borrowed(std::str::from_utf8(bytes).map_err(|_| BadYaml::Encoding)?);
-    let mut effort = lenient::EFFORT;
+    let mut effort = lenient::Effort::ALLOWED;
     loop {
         match read_text(&text) {
             Err(error) => match lenient::mended(&text, &error, &mut effort) {

@@ -5,20 +5,40 @@
 
 use super::BadYaml;
 
-/// How many bytes may be read again before a complaint stands.
-pub(super) const EFFORT: usize = 8 << 20;
+/// What may be spent on reading again before a complaint stands.
+pub(super) struct Effort {
+    bytes: usize,
+    times: usize,
+    /// Where the last complaint was: one at the same place again means that mending does not help.
+    last: (usize, usize),
+}
 
-pub(super) fn mended(text: &str, error: &BadYaml, effort: &mut usize) -> Option<String> {
+impl Effort {
+    pub const ALLOWED: Effort = Effort { bytes: 16 << 20, times: 1000, last: (0, 0) };
+
+    fn spend(&mut self, bytes: usize, at: (usize, usize)) -> Option<()> {
+        self.bytes = self.bytes.checked_sub(bytes)?;
+        self.times = self.times.checked_sub(1)?;
+        let is_new = at != self.last;
+        self.last = at;
+        is_new.then_some(())
+    }
+}
+
+pub(super) fn mended(text: &str, error: &BadYaml, effort: &mut Effort) -> Option<String> {
     let BadYaml::Syntax { line, column, problem } = error else { return None };
     let start = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum::<usize>();
+    // Reading goes as far as the complaint; copying the rest is much cheaper.
+    effort.spend(start + text.len() / 8, (*line, *column))?;
     let (before, rest) = text.split_at_checked(start)?;
     let at = rest.char_indices().nth(*column).map_or(rest.len(), |(at, _)| at);
-    let mended = match problem.as_str() {
+    Some(match problem.as_str() {
         "invalid indentation" | "invalid indentation in flow construct" => format!("{before}{}{rest}", deep(before)),
         "invalid indentation in quoted scalar" => {
             let (before, rest) = text.split_at(start + at);
             let (quoted, after) = rest.split_at(quoted_length(rest)?);
-            format!("{before}{}{after}", quoted.replace('\n', &format!("\n{}", deep(before))))
+            let indented = quoted.replace("\r\n", "\n").replace(['\n', '\r'], &format!("\n{}", deep(before)));
+            format!("{before}{indented}{after}")
         }
         "':' must be followed by a valid YAML whitespace" => {
             let (key, value) = rest.split_at(at);
@@ -26,9 +46,7 @@ pub(super) fn mended(text: &str, error: &BadYaml, effort: &mut usize) -> Option<
             format!("{before}{colon}{}{value}", " ".repeat(key.len() - colon.len()))
         }
         _ => return None,
-    };
-    *effort = effort.checked_sub(mended.len())?;
-    (mended != text).then_some(mended)
+    })
 }
 
 /// More spaces than any line before has.

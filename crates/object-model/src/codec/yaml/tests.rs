@@ -98,6 +98,10 @@ fn whitespace_that_newer_yaml_forbids() {
     is("a: [\n1,\n2\n]\nb: {\n\"c\": 3\n}\n", json!({"a": [1, 2], "b": {"c": 3}}));
     is("a: \"x\ny\"\nb: 'it''s\n\nz'\n", json!({"a": "x y", "b": "it's\nz"}));
     assert!(refused("a: \"x").contains("line"));
+    // Many such lines are fine, and mending that does not help ends.
+    let lines: String = (0..300).map(|i| format!("{i},\n")).collect();
+    assert_eq!(read(format!("a: [\n{lines}]\n").as_bytes()).unwrap()["a"].as_array().map(Vec::len), Some(300));
+    assert!(refused("a:\n b:\n  - \"x\r\no\r5\n17\n<<: \"ye\n").contains("line"));
 }
 
 #[test]
