@@ -1,8 +1,18 @@
 //! What `kubectl get` shows of each kind: the columns of its `Table`.
 //!
 //! A kind without columns of its own shows its name and when it was made. A new kind's columns are one entry in [`all`].
+//! Names, words and cells are those of Kubernetes v1.36, since people read them and scripts cut them apart; a cell is
+//! made from the object as it is stored.
 
 pub mod all;
+mod cells;
+mod core;
+mod docs;
+mod network;
+mod pod;
+mod policy;
+mod storage;
+mod workloads;
 
 use object_model::meta::Meta;
 use object_model::time::Time;
@@ -28,36 +38,43 @@ pub struct Column {
 }
 
 /// Of a kind that nothing else is known of.
-pub static DEFAULT: Columns = Columns {
-    columns: &[Column::new("Name", "string", "name", NAME), Column::new("Created At", "date", "", CREATED)],
-    cells: |object, _| {
-        let meta = Meta::of(object);
-        vec![meta.name().into(), meta.get("creationTimestamp").cloned().unwrap_or_default()]
-    },
-    conditions: |_| None,
-};
+pub static DEFAULT: Columns =
+    Columns::new(&[NAME, Column::new("Created At", "date", "", docs::CREATED)], |object, _| {
+        vec![Meta::of(object).name().into(), Meta::of(object).get("creationTimestamp").cloned().unwrap_or_default()]
+    });
 
-pub const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources \
-    may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for \
-    creation idempotence and configuration definition. Cannot be updated. More info: \
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-pub const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not \
-    guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is \
-    represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: \
-    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+// Columns that many kinds have.
+const NAME: Column = Column::new("Name", "string", "name", docs::NAME);
+const AGE: Column = Column::text("Age", docs::CREATED);
+const CONTAINERS: Column = Column::text("Containers", "Names of each container in the template.");
+const IMAGES: Column = Column::text("Images", "Images referenced by each container in the template.");
+
+impl Columns {
+    const fn new(columns: &'static [Column], cells: fn(&Value, Time) -> Vec<Value>) -> Columns {
+        Columns { columns, cells, conditions: |_| None }
+    }
+}
 
 impl Column {
-    pub const fn new(
-        name: &'static str,
-        r#type: &'static str,
-        format: &'static str,
-        description: &'static str,
-    ) -> Column {
+    const fn new(name: &'static str, r#type: &'static str, format: &'static str, description: &'static str) -> Column {
         Column { name, r#type, format, description, priority: 0 }
     }
 
-    pub const fn wide(name: &'static str, r#type: &'static str, description: &'static str) -> Column {
-        Column { name, r#type, format: "", description, priority: 1 }
+    const fn text(name: &'static str, description: &'static str) -> Column {
+        Column::new(name, "string", "", description)
+    }
+
+    const fn integer(name: &'static str, description: &'static str) -> Column {
+        Column::new(name, "integer", "", description)
+    }
+
+    const fn boolean(name: &'static str, description: &'static str) -> Column {
+        Column::new(name, "boolean", "", description)
+    }
+
+    /// Only shown with `-o wide`.
+    const fn wide(self) -> Column {
+        Column { priority: 1, ..self }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Recording {
     pub what: String,
     pub method: String,
     pub path: String,
+    /// What the client asked for, if not the plain object.
+    pub accept: Option<String>,
     /// Of a patch, its type.
     pub content_type: Option<String>,
     pub code: u64,
@@ -46,6 +48,7 @@ pub fn recordings() -> Option<impl Iterator<Item = Recording>> {
             what: text(&entry, "what"),
             method: text(&entry, "method"),
             path: text(&entry, "path"),
+            accept: entry["accept"].as_str().map(str::to_owned),
             content_type: entry["ctype"].as_str().map(str::to_owned),
             code: entry["code"].as_u64().unwrap_or_default(),
             body: entry["body"].take(),
