@@ -2,7 +2,7 @@
 //!
 //! The table holds what decides how objects are read, written, merged and encoded; the version it was made from is
 //! [`KUBERNETES_VERSION`]. It is made by `examples/generate-tables` and parsed on first use. Descriptions are not in it:
-//! `kubectl explain` gets them from k8s-openapi's schemas when asked.
+//! `kubectl explain` will get them from k8s-openapi's schemas when asked.
 
 use std::sync::LazyLock;
 

@@ -236,7 +236,7 @@ impl Walk {
 
 /// Does Go write this canonical value of a field that was given? Where it is always written although it is empty, it
 /// becomes null.
-fn keeps(at: Ref<'_>, field: &Field, value: &mut Value) -> bool {
+pub(super) fn keeps(at: Ref<'_>, field: &Field, value: &mut Value) -> bool {
     if field.pointer {
         // to a zero time or an empty union, which Go writes as null and reads as nothing
         return !value.is_null();
@@ -258,17 +258,8 @@ fn keeps(at: Ref<'_>, field: &Field, value: &mut Value) -> bool {
     !empty || field.omit == Omit::Never
 }
 
-/// Makes a struct canonical whose values are: drops what Go omits and adds what it always writes.
-pub(super) fn finish(at: Ref<'_>, s: &Struct, object: &mut Map<String, Value>) {
-    object.retain(|key, value| {
-        let field = s.field(key);
-        field.is_some_and(|field| !value.is_null() && keeps(at.to(field.r#type), field, value))
-    });
-    complete(at, s, object);
-}
-
 /// Adds the fields that Go writes although they were not given.
-fn complete(at: Ref<'_>, s: &Struct, object: &mut Map<String, Value>) {
+pub(super) fn complete(at: Ref<'_>, s: &Struct, object: &mut Map<String, Value>) {
     for field in &s.fields {
         let child = at.to(field.r#type);
         if is_always_written(child, field) && !object.contains_key(&*field.name) {

@@ -94,6 +94,7 @@ fn struct_name(types: &Types, id: TypeId) -> &str {
 /// A named type as the table declares it.
 struct Declaration<'a> {
     package: Package<'a>,
+    name: &'a str,
     line: usize,
     content: Content<'a>,
 }
@@ -111,17 +112,20 @@ enum Content<'a> {
     Struct { kind: bool, atomic: bool, fields: Vec<&'a str> },
 }
 
-type Declarations<'a> = HashMap<(&'a str, &'a str), Declaration<'a>>;
+struct Declarations<'a> {
+    /// In the order of the table.
+    list: Vec<Declaration<'a>>,
+    /// By short package and name.
+    by_name: HashMap<(&'a str, &'a str), usize>,
+}
 
 fn declarations(text: &str) -> Result<Declarations<'_>, TableError> {
-    let mut found = HashMap::new();
+    let mut found = Declarations { list: Vec::new(), by_name: HashMap::new() };
     let mut package = Package { short: "", full: "", version: None };
-    let mut open: Option<(&str, &str)> = None;
     for (index, line) in text.lines().enumerate() {
         let fail = |problem: &str| TableError { line: index + 1, problem: problem.to_owned() };
         if let Some(field) = line.strip_prefix(' ') {
-            let declared = open.and_then(|key| found.get_mut(&key));
-            match declared {
+            match found.list.last_mut() {
                 Some(Declaration { content: Content::Struct { fields, .. }, .. }) => fields.push(field),
                 _ => return Err(fail("a field outside of a struct")),
             }
@@ -135,7 +139,6 @@ fn declarations(text: &str) -> Result<Declarations<'_>, TableError> {
                 let full = words.next().ok_or_else(|| fail("no full name"))?;
                 let version = words.next().and_then(|v| v.split_once('/'));
                 package = Package { short: name, full, version };
-                open = None;
                 continue;
             }
             "=" => {
@@ -155,11 +158,10 @@ fn declarations(text: &str) -> Result<Declarations<'_>, TableError> {
             }
             _ => return Err(fail("neither package, type nor struct")),
         };
-        let key = (package.short, name);
-        open = Some(key);
-        if found.insert(key, Declaration { package, line: index + 1, content }).is_some() {
+        if found.by_name.insert((package.short, name), found.list.len()).is_some() {
             return Err(fail("declared twice"));
         }
+        found.list.push(Declaration { package, name, line: index + 1, content });
     }
     Ok(found)
 }
@@ -197,16 +199,14 @@ enum Part<'a> {
 
 impl<'a> Builder<'a> {
     fn build(&mut self) -> Result<Table, TableError> {
-        let mut keys: Vec<_> = self.declared.keys().copied().collect();
-        keys.sort_unstable();
         let (mut kinds, mut structs) = (Vec::new(), Vec::new());
-        for (package, name) in keys {
-            let declared = &self.declared[&(package, name)];
-            let Content::Struct { kind, atomic, .. } = declared.content else { continue };
-            let version = declared.package.version.filter(|_| kind);
-            let id = self.r#struct(package, name, atomic)?;
+        for index in 0..self.declared.list.len() {
+            let Declaration { package, name, content, .. } = &self.declared.list[index];
+            let Content::Struct { kind, atomic, .. } = *content else { continue };
+            let (package, name) = (*package, *name);
+            let id = self.r#struct(package.short, name, atomic)?;
             structs.push(id);
-            if let Some((group, version)) = version {
+            if let Some((group, version)) = package.version.filter(|_| kind) {
                 let group = if group == "-" { "" } else { group };
                 kinds.push(Kind { group: group.into(), version: version.into(), kind: name.into(), r#type: id });
             }
@@ -218,7 +218,7 @@ impl<'a> Builder<'a> {
     }
 
     fn find(&self, package: &'a str, name: &'a str, line: usize) -> Result<&Declaration<'a>, TableError> {
-        let found = self.declared.get(&(package, name));
+        let found = self.declared.by_name.get(&(package, name)).map(|index| &self.declared.list[*index]);
         found.ok_or_else(|| TableError { line, problem: format!("{package}.{name} is not declared") })
     }
 
@@ -233,9 +233,15 @@ impl<'a> Builder<'a> {
         let parts = self.parts(package, name, 0)?;
         let full = self.find(package, name, 0)?.package.full;
         let mut fields = Vec::new();
-        flatten(&parts, &mut fields);
+        let mut members = flatten(parts, &mut fields);
+        // members know their fields by the order of declaration, schemas have them by name
+        let mut order: Vec<usize> = (0..fields.len()).collect();
+        order.sort_by(|a, b| fields[*a].name.cmp(&fields[*b].name));
+        let mut places = vec![0; fields.len()];
+        order.iter().enumerate().for_each(|(place, index)| places[*index] = place as u16);
+        renumber(&mut members, &places);
         fields.sort_by(|a, b| a.name.cmp(&b.name));
-        let wire = Wire::Members(members(&parts, &fields));
+        let wire = Wire::Members(members);
         let shape = Shape::Struct(Struct {
             name: format!("{full}.{name}").into(),
             fields: fields.into(),
@@ -348,20 +354,21 @@ impl<'a> Builder<'a> {
                 }
             };
             let shape = Shape::List(List { item, kind: kind.clone() });
-            return Ok(self.node(Node::List { item, kind, name }, shape, named(name)));
+            return Ok(self.node(Node::List { item, kind, name }, shape, || named(name)));
         }
         if let Some((key, value)) = expression.strip_prefix("map[").and_then(|rest| rest.split_once(']')) {
             let value = self.unnamed(package, value, &Merging::default(), None, line)?;
             let atomic = merging.map == Some("atomic");
             let (key_package, key_name) = qualified(package, key);
-            let key_type = if key == "string" { key.into() } else { go_name(key_package, key_name) };
-            let facts = Facts { key: Some(key_type), ..named(name) };
-            let shape = Shape::Map(Map { value, atomic });
             let key_package = if key == "string" { "" } else { key_package };
-            return Ok(self.node(Node::Map { key: key_name, key_package, value, atomic, name }, shape, facts));
+            let shape = Shape::Map(Map { value, atomic });
+            return Ok(self.node(Node::Map { key: key_name, key_package, value, atomic, name }, shape, || {
+                let key = if key == "string" { key.into() } else { go_name(key_package, key_name) };
+                Facts { key: Some(key), ..named(name) }
+            }));
         }
         if let Some(scalar) = scalar(expression) {
-            return Ok(self.node(Node::Scalar(scalar, name), Shape::Scalar(scalar), named(name)));
+            return Ok(self.node(Node::Scalar(scalar, name), Shape::Scalar(scalar), || named(name)));
         }
         if let Some(id) = self.any(expression)? {
             return Ok(id);
@@ -401,12 +408,13 @@ impl<'a> Builder<'a> {
             (None, "fields") => (Wire::Plain, "v1.FieldsV1"),
             (None, _) => (Wire::Plain, "interface {}"),
         };
-        Ok(Some(self.node(Node::Any(word), Shape::Any, Facts { go: Some(go.into()), wire, key: None })))
+        Ok(Some(self.node(Node::Any(word), Shape::Any, || Facts { go: Some(go.into()), wire, key: None })))
     }
 
-    fn node(&mut self, node: Node<'a>, shape: Shape, facts: Facts) -> TypeId {
+    fn node(&mut self, node: Node<'a>, shape: Shape, facts: impl FnOnce() -> Facts) -> TypeId {
         *self.nodes.entry(node).or_insert_with(|| {
             let id = self.types.add(Type::new(shape));
+            let facts = facts();
             if facts != Facts::default() {
                 self.types.state(id, facts);
             }
@@ -446,40 +454,39 @@ fn scalar(word: &str) -> Option<Scalar> {
     })
 }
 
-/// The fields as JSON has them. Those of an embedded struct without a number are in no message.
-fn flatten(parts: &[Part], fields: &mut Vec<Field>) {
+/// Takes the fields out as JSON has them, and returns the members as protobuf has them, in the order of their numbers.
+/// What is embedded without a number is in no message.
+fn flatten(parts: Vec<Part<'_>>, fields: &mut Vec<Field>) -> Box<[Member]> {
+    let mut members = Vec::new();
     for part in parts {
         match part {
-            Part::Field(field) => fields.push(field.clone()),
-            Part::Embedded { number, parts, .. } => {
+            Part::Field(field) => {
+                if field.number > 0 {
+                    members.push(Member { number: field.number, target: MemberTarget::Field(fields.len() as u16) });
+                }
+                fields.push(field);
+            }
+            Part::Embedded { number, name, parts } => {
                 let start = fields.len();
-                flatten(parts, fields);
-                if *number == 0 {
-                    fields[start..].iter_mut().for_each(|f| f.number = 0);
+                let inner = flatten(parts, fields);
+                match number {
+                    0 => fields[start..].iter_mut().for_each(|f| f.number = 0),
+                    _ => members.push(Member { number, target: MemberTarget::Embedded(name.into(), inner) }),
                 }
             }
         }
     }
+    members.sort_by_key(|m| m.number);
+    members.into()
 }
 
-/// The fields as protobuf has them, in the order of their numbers.
-fn members(parts: &[Part], fields: &[Field]) -> Box<[Member]> {
-    let mut found: Vec<Member> = Vec::new();
-    for part in parts {
-        match part {
-            Part::Field(field) if field.number > 0 => {
-                let at = fields.binary_search_by(|f| f.name.cmp(&field.name)).unwrap_or_default();
-                found.push(Member { number: field.number, target: MemberTarget::Field(at as u16) });
-            }
-            Part::Embedded { number, name, parts } if *number > 0 => {
-                let target = MemberTarget::Embedded((*name).into(), members(parts, fields));
-                found.push(Member { number: *number, target });
-            }
-            _ => {}
+fn renumber(members: &mut [Member], places: &[u16]) {
+    for member in members {
+        match &mut member.target {
+            MemberTarget::Field(index) => *index = places[usize::from(*index)],
+            MemberTarget::Embedded(_, inner) => renumber(inner, places),
         }
     }
-    found.sort_by_key(|m| m.number);
-    found.into()
 }
 
 #[cfg(test)]

@@ -70,8 +70,8 @@ impl Decoder {
         let Value::Object(object) = into else { return Ok(()) };
         self.nested(|decoder| decoder.members(at, s, members, bytes, object))?;
         let before = object.len();
-        canonical::finish(at, s, object);
-        self.spend(object.len().saturating_sub(before))
+        canonical::complete(at, s, object);
+        self.spend(object.len() - before)
     }
 
     fn members(
@@ -91,12 +91,14 @@ impl Decoder {
             match &members[found].target {
                 MemberTarget::Field(index) => {
                     let field = &s.fields[usize::from(*index)];
-                    // most fields come once: look before making a key
-                    if !object.contains_key(&*field.name) {
-                        object.insert((*field.name).to_owned(), Value::Null);
-                    }
-                    if let Some(value) = object.get_mut(&*field.name) {
-                        self.field(at.to(field.r#type), &field.name, &mut reader, wire_type, value)?;
+                    let child = at.to(field.r#type);
+                    // Go writes every zero, and few of them stay: a field gets its place only when it has a value
+                    let earlier = object.get_mut(&*field.name).map(Value::take);
+                    let mut value = earlier.unwrap_or_default();
+                    self.field(child, &field.name, &mut reader, wire_type, &mut value)?;
+                    match canonical::keeps(child, field, &mut value) {
+                        true => drop(object.insert((*field.name).to_owned(), value)),
+                        false => drop(object.remove(&*field.name)),
                     }
                 }
                 MemberTarget::Embedded(name, inner) => {
