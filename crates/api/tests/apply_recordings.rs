@@ -5,8 +5,6 @@
 //! taken out again before creates are checked ([`SET_LATER`]).
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
-use std::path::{Path, PathBuf};
 
 use object_model::apply::{ApplyError, FieldManager, Filter, Set, Versions, decode_fields, same};
 use object_model::identity::GroupVersionKind;
@@ -45,20 +43,13 @@ const SET_LATER: &[(&str, &[&str])] = &[
 /// Updates after which the Service strategy cleared or allocated fields: the answer does not show what was tracked.
 const HIDDEN: &[i64] = &[2150, 2201, 2219, 2297, 2298, 2300, 9738, 9798, 9816];
 
-fn facts() -> Option<PathBuf> {
-    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/kubernetes");
-    let folder = std::env::var_os("FERRY_FACTS").map_or_else(|| PathBuf::from(here), PathBuf::from);
-    folder.join("recordings-v1.36.4.jsonl.gz").exists().then_some(folder)
-}
-
-fn recordings(folder: &Path) -> Vec<Value> {
-    let file = std::fs::File::open(folder.join("recordings-v1.36.4.jsonl.gz")).unwrap();
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+fn recordings() -> Option<impl Iterator<Item = Value>> {
     // Recordings hide what is allocated, and what looks like it.
-    let text = text.replace("\"nodePort\": \"<allocated>\"", "\"nodePort\": 30080");
-    let text = text.replace("<service ip>/8", "10.0.0.0/8");
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let shown = |line: String| {
+        let line = line.replace("\"nodePort\": \"<allocated>\"", "\"nodePort\": 30080");
+        line.replace("<service ip>/8", "10.0.0.0/8")
+    };
+    Some(testing::recordings()?.map(move |line| serde_json::from_str(&shown(line)).expect("a recording")))
 }
 
 #[derive(Default)]
@@ -70,12 +61,9 @@ struct Replay {
 
 #[test]
 fn histories_end_as_recorded() {
-    let Some(folder) = facts() else {
-        eprintln!("skipped: recordings of Kubernetes v1.36.4 are not there (FERRY_FACTS names their folder)");
-        return;
-    };
+    let Some(recordings) = recordings() else { return };
     let mut replay = Replay::default();
-    for record in recordings(&folder) {
+    for record in recordings {
         let kind = (record["resp"].text("apiVersion"), record["resp"].text("kind"));
         let kind =
             if kind.1 == "Status" { (record["body"].text("apiVersion"), record["body"].text("kind")) } else { kind };

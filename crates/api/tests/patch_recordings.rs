@@ -5,8 +5,6 @@
 //! lacks nulls and empty values; what both have must be equal, and what the patch does not mention stays as it was.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 
 use object_model::patch::{PatchDocument, PatchKind};
 use object_model::quantity::Quantity;
@@ -21,17 +19,9 @@ const SERVER_FIELDS: [&str; 3] = ["managedFields", "generation", "creationTimest
 const CLEARED: [&str; 3] = ["externalTrafficPolicy", "nodePort", "sessionAffinityConfig"];
 
 fn recordings() -> Option<impl Iterator<Item = Value>> {
-    let relative = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/kubernetes");
-    let folder = std::env::var_os("FERRY_FACTS").map_or_else(|| PathBuf::from(relative), PathBuf::from);
-    let path = folder.join("recordings-v1.36.4.jsonl.gz");
-    let Ok(file) = std::fs::File::open(&path) else {
-        eprintln!("skipped: no recordings at {} (set FERRY_FACTS)", path.display());
-        return None;
-    };
-    let lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines();
     // Recordings hide allocated addresses, and what looks like one.
     let shown = |line: String| line.replace("<service ip>/8", "10.0.0.0/8");
-    Some(lines.map(move |line| serde_json::from_str(&shown(line.expect("a line"))).expect("a recording")))
+    Some(testing::recordings()?.map(move |line| serde_json::from_str(&shown(line)).expect("a recording")))
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The committed tables are what the generator makes of the published facts, and they can be read.
 
-mod facts;
 #[path = "../examples/generate-tables/resources.rs"]
 mod resources;
 #[path = "../examples/generate-tables/types.rs"]
@@ -13,7 +12,7 @@ type Error = Box<dyn std::error::Error>;
 
 #[test]
 fn the_tables_are_what_the_generator_makes() -> Result<(), Error> {
-    let Some(folder) = facts::folder() else { return Ok(()) };
+    let Some(folder) = testing::facts("") else { return Ok(()) };
     // not assert_eq: the difference would be 200 KB of text
     assert!(types::generate(&folder)? == include_str!("../tables/types.txt"), "run generate-tables: types.txt differs");
     assert!(

@@ -2,12 +2,16 @@
 //!
 //! No crate but a test may depend on this one.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+
+use flate2::read::GzDecoder;
 
 /// A file or folder of facts about Kubernetes v1.36.4, such as `swagger-v1.36.4.json`.
 ///
 /// The facts are not part of the repository. They are looked for in the folder named by `FERRY_FACTS`, else in
-/// `../shared/kubernetes` beside it. Without them the calling test is skipped, which is said on standard error.
+/// `../shared/kubernetes` beside the repository. Without them the calling test is skipped, which is said on standard error.
 pub fn facts(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("FERRY_FACTS").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/kubernetes")),
@@ -19,6 +23,13 @@ pub fn facts(name: &str) -> Option<PathBuf> {
     }
     skipped(&format!("{name} is not in {}; set FERRY_FACTS to the folder that has it", folder.display()));
     None
+}
+
+/// What kube-apiserver answered to thousands of requests: one JSON object in each line.
+pub fn recordings() -> Option<impl Iterator<Item = String>> {
+    let path = facts("recordings-v1.36.4.jsonl.gz")?;
+    let file = File::open(path).expect("the recordings can be opened");
+    Some(BufReader::new(GzDecoder::new(file)).lines().map(|line| line.expect("the recordings can be read")))
 }
 
 /// Says loudly that the calling test does not run here, and why.

@@ -1,22 +1,8 @@
-//! The published facts and recordings of Kubernetes that tests compare with, where they are there.
+//! The recordings of Kubernetes that tests compare with, where they are there.
 
 #![allow(dead_code, reason = "every test file uses its part")]
 
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-
 use serde_json::Value;
-
-/// The folder, or a loud word that it is missing.
-pub fn folder() -> Option<PathBuf> {
-    let relative = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/kubernetes");
-    let folder = std::env::var_os("FERRY_FACTS").map_or_else(|| PathBuf::from(relative), PathBuf::from);
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    eprintln!("skipped: no facts of Kubernetes in {} (set FERRY_FACTS)", folder.display());
-    None
-}
 
 /// A request to a real server and its answer.
 pub struct Recording {
@@ -36,11 +22,8 @@ pub struct Recording {
 
 /// Every recorded request.
 pub fn recordings() -> Option<impl Iterator<Item = Recording>> {
-    let file =
-        std::fs::File::open(folder()?.join("recordings-v1.36.4.jsonl.gz")).expect("the recordings can be opened");
-    let lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines();
-    Some(lines.map(|line| {
-        let mut entry: Value = serde_json::from_str(&line.expect("a line")).expect("a line is JSON");
+    Some(testing::recordings()?.map(|line| {
+        let mut entry: Value = serde_json::from_str(&line).expect("a line is JSON");
         let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
         Recording {
             id: entry["id"].as_u64().unwrap_or_default(),

@@ -1,5 +1,3 @@
-use std::process::Command;
-
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -495,16 +493,10 @@ fn hostile_schemas_are_refused() {
 /// Answers of kube-apiserver to definitions with something changed in them.
 #[test]
 fn recorded_definitions() {
-    let facts = std::env::var("FERRY_FACTS")
-        .unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/kubernetes").into());
-    let output = Command::new("gzip").arg("-dc").arg(format!("{facts}/recordings-v1.36.4.jsonl.gz")).output();
-    let lines = match output {
-        Ok(output) if output.status.success() => String::from_utf8(output.stdout).expect("text"),
-        other => return eprintln!("skipped: no recordings in {facts}: {other:?}"),
-    };
+    let Some(lines) = testing::recordings() else { return };
     let mut compared = 0;
-    for line in lines.lines().filter(|line| line.contains("openAPIV3Schema")) {
-        let record: Value = serde_json::from_str(line).expect("a record");
+    for line in lines.filter(|line| line.contains("openAPIV3Schema")) {
+        let record: Value = serde_json::from_str(&line).expect("a record");
         let code = record.int("code");
         if record.text("kind") != "CustomResourceDefinition"
             || record.text("method") != "POST"
