@@ -60,7 +60,7 @@ fn contains(result: &Value, wanted: &Value) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1024))]
+    #![proptest_config(ProptestConfig::with_cases(4096))]
 
     #[test]
     fn a_patch_of_the_diff_gives_the_other([a, b, c] in three_objects(), unrelated in object()) {
