@@ -3,12 +3,14 @@
 //! Validators collect every problem of an object into one [`Errors`]; the server answers with all of them at once.
 //! A [`Path`] lives on the stack and costs nothing until an error is written down.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::Value;
 
 use crate::codec::json;
 use crate::go_text;
+use crate::value;
 
 /// A path into an object, such as `spec.containers[0].ports[1].name` or `metadata.labels[app]`.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +126,10 @@ impl FieldError {
             (Some(value), false) => format!("{words}: {}: {}", shown(value), self.detail),
         }
     }
+
+    fn weight(&self) -> usize {
+        self.field.len() + self.detail.len() + self.value.as_ref().map_or(0, value::weight)
+    }
 }
 
 impl fmt::Display for FieldError {
@@ -145,14 +151,27 @@ fn shown(value: &Value) -> String {
 }
 
 /// All problems found so far, in the order they were found.
+///
+/// Beyond [`Errors::MOST_BYTES`] further problems are dropped: a few megabytes of input can hold a hundred thousand
+/// mistakes below one long key, and an answer that repeats the key for each would not fit in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Errors {
     list: Vec<FieldError>,
+    /// About how long the answer is by now.
+    bytes: usize,
 }
 
 impl Errors {
+    /// More than anybody reads.
+    pub const MOST_BYTES: usize = 1 << 20;
+
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Will the next problem be dropped?
+    pub fn is_full(&self) -> bool {
+        self.bytes >= Self::MOST_BYTES
     }
 
     pub fn is_empty(&self) -> bool {
@@ -168,25 +187,33 @@ impl Errors {
     }
 
     pub fn push(&mut self, error: FieldError) {
-        self.list.push(error);
+        if !self.is_full() {
+            self.bytes += error.weight();
+            self.list.push(error);
+        }
+    }
+
+    /// Takes back all but the first so many.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes -= self.list.drain(len.min(self.list.len())..).map(|error| error.weight()).sum::<usize>();
     }
 
     pub fn extend(&mut self, other: Errors) {
-        self.list.extend(other.list);
+        other.list.into_iter().for_each(|error| self.push(error));
     }
 
     pub fn required(&mut self, path: &Path<'_>, detail: impl Into<String>) {
-        self.add(ErrorKind::Required, path, None, detail.into());
+        self.add(ErrorKind::Required, path, || None, detail.into());
     }
 
     pub fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: impl Into<String>) {
-        self.add(ErrorKind::Invalid, path, Some(value.into()), detail.into());
+        self.add(ErrorKind::Invalid, path, || Some(value.into()), detail.into());
     }
 
     /// `shown` stands in the message as it is: for values that Kubernetes prints in an order or form of its own.
     pub fn invalid_shown(&mut self, path: &Path<'_>, shown: &str, detail: &str) {
         let detail = if detail.is_empty() { shown.to_owned() } else { format!("{shown}: {detail}") };
-        self.add(ErrorKind::Invalid, path, None, detail);
+        self.add(ErrorKind::Invalid, path, || None, detail);
     }
 
     /// One `invalid` for each message about the value.
@@ -197,55 +224,67 @@ impl Errors {
     }
 
     pub fn type_invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: impl Into<String>) {
-        self.add(ErrorKind::TypeInvalid, path, Some(value.into()), detail.into());
+        self.add(ErrorKind::TypeInvalid, path, || Some(value.into()), detail.into());
     }
 
     pub fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
-        self.add(ErrorKind::Duplicate, path, Some(value.into()), String::new());
+        self.add(ErrorKind::Duplicate, path, || Some(value.into()), String::new());
     }
 
     pub fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
-        self.add(ErrorKind::NotFound, path, Some(value.into()), String::new());
+        self.add(ErrorKind::NotFound, path, || Some(value.into()), String::new());
     }
 
     pub fn forbidden(&mut self, path: &Path<'_>, detail: impl Into<String>) {
-        self.add(ErrorKind::Forbidden, path, None, detail.into());
+        self.add(ErrorKind::Forbidden, path, || None, detail.into());
     }
 
     /// `supported` is printed in the order given.
     pub fn not_supported(&mut self, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
         let quoted: Vec<String> = supported.iter().map(|s| go_text::quote(s)).collect();
         let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
-        self.add(ErrorKind::NotSupported, path, Some(value.into()), detail);
+        self.add(ErrorKind::NotSupported, path, || Some(value.into()), detail);
     }
 
     pub fn too_long(&mut self, path: &Path<'_>, max_bytes: usize) {
-        self.add(ErrorKind::TooLong, path, None, format!("may not be more than {}", counted(max_bytes, "byte")));
+        self.add(ErrorKind::TooLong, path, || None, format!("may not be more than {}", counted(max_bytes, "byte")));
     }
 
     /// For limits that count characters instead of bytes.
     pub fn too_long_characters(&mut self, path: &Path<'_>, max: usize) {
-        self.add(ErrorKind::TooLong, path, None, format!("may not be more than {}", counted(max, "character")));
+        self.add(ErrorKind::TooLong, path, || None, format!("may not be more than {}", counted(max, "character")));
     }
 
     pub fn too_short(&mut self, path: &Path<'_>, min: usize) {
-        self.add(ErrorKind::TooShort, path, None, format!("must be at least {}", counted(min, "character")));
+        self.add(ErrorKind::TooShort, path, || None, format!("must be at least {}", counted(min, "character")));
     }
 
     pub fn too_many(&mut self, path: &Path<'_>, actual: usize, max: usize) {
-        self.add(ErrorKind::TooMany, path, Some(actual.into()), format!("must have at most {}", counted(max, "item")));
+        self.add(
+            ErrorKind::TooMany,
+            path,
+            || Some(actual.into()),
+            format!("must have at most {}", counted(max, "item")),
+        );
     }
 
     pub fn too_few(&mut self, path: &Path<'_>, actual: usize, min: usize) {
-        self.add(ErrorKind::TooFew, path, Some(actual.into()), format!("must have at least {}", counted(min, "item")));
+        self.add(
+            ErrorKind::TooFew,
+            path,
+            || Some(actual.into()),
+            format!("must have at least {}", counted(min, "item")),
+        );
     }
 
     pub fn internal(&mut self, path: &Path<'_>, detail: impl Into<String>) {
-        self.add(ErrorKind::Internal, path, None, detail.into());
+        self.add(ErrorKind::Internal, path, || None, detail.into());
     }
 
-    fn add(&mut self, kind: ErrorKind, path: &Path<'_>, value: Option<Value>, detail: String) {
-        self.list.push(FieldError { kind, field: path.to_string(), value, detail });
+    fn add(&mut self, kind: ErrorKind, path: &Path<'_>, value: impl FnOnce() -> Option<Value>, detail: String) {
+        if !self.is_full() {
+            self.push(FieldError { kind, field: path.to_string(), value: value(), detail });
+        }
     }
 }
 
@@ -256,13 +295,10 @@ fn counted(count: usize, thing: &str) -> String {
 /// All problems in one line, each once: alone as it is, several as `[a, b]`.
 impl fmt::Display for Errors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut messages: Vec<String> = Vec::with_capacity(self.list.len());
-        for message in self.list.iter().map(FieldError::to_string) {
-            if !messages.contains(&message) {
-                messages.push(message);
-            }
-        }
-        match messages.as_slice() {
+        let messages: Vec<String> = self.list.iter().map(FieldError::to_string).collect();
+        let mut seen = HashSet::with_capacity(messages.len());
+        let distinct: Vec<&str> = messages.iter().map(String::as_str).filter(|message| seen.insert(*message)).collect();
+        match distinct.as_slice() {
             [] => Ok(()),
             [only] => f.write_str(only),
             several => write!(f, "[{}]", several.join(", ")),

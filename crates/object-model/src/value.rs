@@ -76,3 +76,23 @@ impl Fields for Object {
         self.get(name)
     }
 }
+
+/// How many levels of lists and objects there are.
+pub(crate) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// About how many bytes a value takes in memory.
+pub(crate) fn weight(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Object(map) => map.iter().map(|(key, value)| size_of::<String>() + key.len() + weight(value)).sum(),
+            _ => 0,
+        }
+}

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use flate2::read::GzDecoder;
 
@@ -36,4 +37,11 @@ pub fn recordings() -> Option<impl Iterator<Item = String>> {
 pub fn skipped(reason: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     eprintln!("skipped: {test}: {reason}");
+}
+
+/// How long the processor worked for this thread so far. For bounds on time that a busy machine does not stretch.
+pub fn cpu_time() -> Duration {
+    let spent = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells what a thread has used");
+    let nanos = spent.split(' ').next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.expect("the first number is the time on a processor"))
 }

@@ -54,12 +54,12 @@ fn level(value: &Value, depth: usize) -> Result<(Set, bool), BadFields> {
         }
     }
     let member = member || nodes.is_empty();
-    if nodes.is_sorted_by(|a, b| a.element < b.element) {
-        return Ok((Set::from_nodes(nodes), member));
-    }
     // Texts sort differently from elements, and two texts may mean the same element.
-    let one_by_one = nodes.into_iter().map(|node| Set::from_nodes(vec![node]));
-    Ok((one_by_one.fold(Set::new(), |all, one| all.union(&one)), member))
+    if !nodes.is_sorted_by(|a, b| a.element < b.element) {
+        nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        nodes.dedup_by(|again, first| first.absorb(again));
+    }
+    Ok((Set::from_nodes(nodes), member))
 }
 
 /// The JSON value of a set.

@@ -3,6 +3,7 @@
 //! One entry per manager, operation, subresource and, for updates, API version. FieldsV1 of entries that nobody
 //! touched is written back as it was read.
 
+use std::collections::{HashMap, hash_map};
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -14,7 +15,7 @@ use crate::go_text;
 use crate::value::Fields;
 
 /// How a manager came to own its fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     Apply,
     Update,
@@ -30,7 +31,7 @@ impl Operation {
 }
 
 /// Who wrote: what tells two entries apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Manager {
     pub name: String,
     pub operation: Operation,
@@ -213,14 +214,24 @@ impl Managed {
             Some(Value::Array(list)) => list,
             Some(_) => return Err(BadManagedFields::NotAList),
         };
-        let mut managed = Self { entries: Vec::with_capacity(list.len()) };
+        let mut entries: Vec<Entry> = Vec::with_capacity(list.len());
+        let mut places = HashMap::with_capacity(list.len());
         for (place, mut entry) in list.into_iter().enumerate() {
             if !entry.is_object() {
                 return Err(BadManagedFields::NotAList);
             }
-            managed.put(Entry::decode(place, &mut entry)?);
+            let entry = Entry::decode(place, &mut entry)?;
+            // Appliers have one entry for all versions; of several that say so, the last counts.
+            let version = (entry.manager.operation == Operation::Update).then(|| entry.api_version.clone());
+            match places.entry((entry.manager.clone(), version)) {
+                hash_map::Entry::Vacant(at) => {
+                    at.insert(entries.len());
+                    entries.push(entry);
+                }
+                hash_map::Entry::Occupied(at) => entries[*at.get()] = entry,
+            }
         }
-        Ok(managed)
+        Ok(Self { entries })
     }
 
     /// The same entries, to be written anew: a client may have spelled them in its own way.

@@ -5,6 +5,7 @@
 //! of others with other values unless forced.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -343,15 +344,14 @@ impl FieldManager<'_> {
         let mut pruned = remove_items(schema, &in_last, &named);
 
         // Owned fields come back, those of the version at hand first: without them it may not convert.
-        let mut versions: Vec<&str> = vec![&last.api_version];
+        let mut sets: HashMap<&str, Vec<&Set>> = HashMap::new();
         for entry in &managed.entries {
-            if !versions.contains(&entry.api_version.as_str()) {
-                versions.push(&entry.api_version);
-            }
+            sets.entry(&entry.api_version).or_default().push(entry.fields());
         }
-        for version in versions {
-            let owners = managed.entries.iter().filter(|entry| entry.api_version == version);
-            let owned = owners.fold(Set::new(), |all, entry| all.union(entry.fields()));
+        let at_hand = (last.api_version.as_str(), sets.remove(last.api_version.as_str()).unwrap_or_default());
+        let others = managed.entries.iter().filter_map(|e| sets.remove_entry(e.api_version.as_str()));
+        for (version, sets) in [at_hand].into_iter().chain(others) {
+            let owned = Set::union_of(sets);
             let (Some((schema, whole)), Some((_, left))) = (self.at(&merged, version)?, self.at(&pruned, version)?)
             else {
                 continue;

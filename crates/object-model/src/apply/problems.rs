@@ -5,20 +5,29 @@ use std::fmt;
 use serde_json::Value;
 
 use super::set::Trail;
+use crate::field::Errors;
 use crate::go_text;
 
-/// Everything that was found, in order.
+/// Everything that was found, in order; no more than an answer can hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problems(Vec<String>);
+pub struct Problems {
+    list: Vec<String>,
+    bytes: usize,
+}
 
 impl Problems {
     pub(super) fn add(&mut self, at: &Trail<'_>, message: impl fmt::Display) {
+        if self.bytes >= Errors::MOST_BYTES {
+            return;
+        }
         let path = at.to_string();
-        self.0.push(if path.is_empty() { message.to_string() } else { format!("{path}: {message}") });
+        let problem = if path.is_empty() { message.to_string() } else { format!("{path}: {message}") };
+        self.bytes += problem.len();
+        self.list.push(problem);
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     pub(super) fn or<T>(self, value: T) -> Result<T, Problems> {
@@ -28,7 +37,7 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_slice() {
+        match self.list.as_slice() {
             [one] => f.write_str(one),
             many => {
                 f.write_str("errors:")?;

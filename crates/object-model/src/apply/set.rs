@@ -2,6 +2,7 @@
 //!
 //! Invariant: a node is a member or has a member below it, so two sets are equal exactly if their tries are.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -89,6 +90,16 @@ impl Step<'_> {
 impl Node {
     fn kept(element: &Element, member: bool, children: Set) -> Option<Node> {
         (member || !children.is_empty()).then(|| Node { element: element.clone(), member, children })
+    }
+
+    /// Takes over what another node of the same element has. Says whether it is of the same.
+    pub(super) fn absorb(&mut self, other: &Node) -> bool {
+        let same = self.element == other.element;
+        if same {
+            self.member |= other.member;
+            self.children = self.children.union(&other.children);
+        }
+        same
     }
 }
 
@@ -200,6 +211,19 @@ impl Set {
             Pair::Left(node) | Pair::Right(node) => Some(node.clone()),
             Pair::Both(a, b) => Node::kept(&a.element, a.member || b.member, a.children.union(&b.children)),
         })
+    }
+
+    /// The union of many sets, two and two, so that none is copied more often than there are rounds.
+    pub(super) fn union_of<'a>(sets: impl IntoIterator<Item = &'a Set>) -> Set {
+        let mut sets: Vec<Cow<'a, Set>> = sets.into_iter().map(Cow::Borrowed).collect();
+        while sets.len() > 1 {
+            let pair = |pair: &[Cow<'a, Set>]| match pair {
+                [one, other] => Cow::Owned(one.union(other)),
+                rest => rest.first().cloned().unwrap_or_default(),
+            };
+            sets = sets.chunks(2).map(pair).collect();
+        }
+        sets.pop().unwrap_or_default().into_owned()
     }
 
     pub fn intersection(&self, other: &Set) -> Set {

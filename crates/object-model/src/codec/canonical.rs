@@ -216,7 +216,7 @@ impl Walk {
     }
 
     fn unknown(&mut self, path: &Path<'_>, key: &str) {
-        if !self.silent {
+        if !self.silent && !self.unknown.is_full() {
             self.unknown.push(StrictError::Unknown(path.key(key).to_string()));
         }
     }

@@ -7,8 +7,22 @@
 mod read;
 mod write;
 
+use serde_json::Value;
+
 pub use read::{BadJson, read, read_strict};
 pub use write::{to_string, to_vec, write};
+
+/// What Go's reader calls a value in its complaints.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
 
 #[cfg(test)]
 pub(in crate::codec) mod tests;

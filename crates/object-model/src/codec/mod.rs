@@ -42,7 +42,7 @@ impl fmt::Display for StrictError {
 pub struct StrictErrors(Vec<StrictError>);
 
 impl StrictErrors {
-    const MOST: usize = 100;
+    pub(crate) const MOST: usize = 100;
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -56,13 +56,18 @@ impl StrictErrors {
         self.0.iter()
     }
 
+    /// Is nothing more taken? Then a path need not be written out.
+    pub fn is_full(&self) -> bool {
+        self.len() >= Self::MOST
+    }
+
     pub fn push(&mut self, error: StrictError) {
         self.insert(self.len(), error);
     }
 
     /// For readers that notice an outer problem after the inner ones.
     fn insert(&mut self, at: usize, error: StrictError) {
-        if self.len() < Self::MOST && !self.0.contains(&error) {
+        if !self.is_full() && !self.0.contains(&error) {
             self.0.insert(at.min(self.len()), error);
         }
     }

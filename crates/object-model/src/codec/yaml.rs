@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use super::{MAX_DEPTH, StrictError, StrictErrors, json};
 use crate::go_text;
+use crate::value::{depth, weight};
 use resolve::Scalar;
 
 mod lenient;
@@ -276,26 +277,6 @@ fn syntax(error: ScanError) -> BadYaml {
 fn spend(budget: &mut usize, value: &Value) -> Read<Value> {
     *budget = budget.checked_sub(weight(value)).ok_or(BadYaml::Aliases)?;
     Ok(value.clone())
-}
-
-/// About how many bytes a value takes.
-fn weight(value: &Value) -> usize {
-    size_of::<Value>()
-        + match value {
-            Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(weight).sum(),
-            Value::Object(map) => map.iter().map(|(key, value)| size_of::<String>() + key.len() + weight(value)).sum(),
-            _ => 0,
-        }
-}
-
-/// How many levels of lists and objects there are.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
 }
 
 fn is_merge(event: &Event<'_>) -> bool {

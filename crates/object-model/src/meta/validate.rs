@@ -120,6 +120,8 @@ fn owner_references(meta: Meta<'_>, path: &Path<'_>, errors: &mut Errors) {
         let name = format!("{}/{}", owner.kind, owner.name);
         match &controller {
             None => controller = Some(name),
+            // The message shows all owners.
+            Some(_) if errors.is_full() => return,
             Some(first) => {
                 let shown: Vec<String> = meta.items("ownerReferences").iter().map(shown_owner).collect();
                 let detail = format!(

@@ -15,8 +15,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::error::PatchError;
-use crate::codec::MAX_DEPTH;
-use crate::value::Object;
+use crate::codec::{MAX_DEPTH, json};
+use crate::value::{Object, depth};
 
 /// More operations than this are refused.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -73,7 +73,7 @@ impl JsonPatch {
     /// Reads a patch. An operation that can never succeed is reported here with its index.
     pub fn parse(body: Value) -> Result<Self, PatchError> {
         let wrong = |what: &Value, place: &str| {
-            let json_type = json_type(what);
+            let json_type = json::type_name(what);
             PatchError::Malformed(format!("error decoding patch: json: cannot unmarshal {json_type} into Go {place}"))
         };
         let items = match body {
@@ -306,14 +306,6 @@ impl Limits {
     }
 }
 
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
-        _ => 0,
-    }
-}
-
 /// The length of a value's JSON, without making it.
 fn encoded_len(value: &Value) -> usize {
     struct Counter(usize);
@@ -330,18 +322,6 @@ fn encoded_len(value: &Value) -> usize {
     // Neither counting nor a value can fail.
     let _ = serde_json::to_writer(&mut counter, value);
     counter.0
-}
-
-/// What Go's decoder calls a JSON value.
-pub(super) fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 #[cfg(test)]

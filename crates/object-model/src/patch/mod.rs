@@ -22,6 +22,7 @@ pub use go_print::GoPrint;
 pub use json_patch::JsonPatch;
 pub use preconditions::{Precondition, SAME_OBJECT};
 
+use crate::codec::json;
 use crate::schema::Ref;
 use crate::value::Object;
 
@@ -68,7 +69,7 @@ impl PatchDocument {
     /// Reads a decoded body as a patch.
     pub fn parse(kind: PatchKind, body: Value) -> Result<Self, PatchError> {
         let not_an_object = |prefix: &str, body: &Value| {
-            let json_type = json_patch::json_type(body);
+            let json_type = json::type_name(body);
             let into = "Go value of type map[string]interface {}";
             PatchError::Malformed(format!("{prefix}json: cannot unmarshal {json_type} into {into}"))
         };

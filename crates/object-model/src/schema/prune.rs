@@ -4,7 +4,8 @@
 //! back by the children that the schema does specify. `apiVersion`, `kind` and `metadata` of the object itself and of
 //! embedded resources are not pruned but brought into the form of their Kubernetes types, see [`metadata`].
 //!
-//! What was dropped is told by path, for `fieldValidation`: `spec.foo`, `spec.list[0].bar`.
+//! What was dropped is told by path, for `fieldValidation`: `spec.foo`, `spec.list[0].bar`, and no more of it than a
+//! strict decoder tells.
 
 mod metadata;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use super::default::drop_nulls;
 use super::{Ref, Schema};
+use crate::codec::StrictErrors;
 use crate::field::{FieldError, Path};
 pub use metadata::Malformed;
 pub(super) use metadata::coerce;
@@ -62,7 +64,9 @@ fn walk(node: Option<Ref<'_>>, value: &mut Value, is_root: bool, path: &Path<'_>
                     None if open => walk(None, value, false, &here, unknown),
                     None if keeps_unknown => {}
                     None => {
-                        unknown.push(here.to_string());
+                        if unknown.len() < StrictErrors::MOST {
+                            unknown.push(here.to_string());
+                        }
                         return false;
                     }
                 }

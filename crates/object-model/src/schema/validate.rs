@@ -70,5 +70,4 @@ pub(super) fn validate_value(node: Ref<'_>, value: &Value, at: &Path<'_>) -> Err
 pub(super) use embedded::check_node as validate_resources;
 
 #[cfg(test)]
-#[cfg(test)]
 mod tests;

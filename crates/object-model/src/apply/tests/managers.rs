@@ -311,6 +311,24 @@ fn old_updaters_are_merged() {
     assert_eq!(old["f:metadata"]["f:labels"].as_object().unwrap().len(), 7);
 }
 
+/// Thirty thousand managers fit into a request; merging them one by one would copy what is merged each time.
+#[test]
+fn very_many_updaters_are_merged_soon() {
+    let start = testing::cpu_time();
+    let mut live = create(object(json!({}), json!({"count": 0})), "first");
+    let entry = |n: usize| {
+        json!({"manager": format!("m{n:05}"), "operation": "Update", "apiVersion": "test/v1", "time": NOW,
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {format!("f:l{n:05}"): {}}}}})
+    };
+    live["metadata"]["managedFields"] = (0..30_000).map(entry).collect();
+    let mut new = live.clone();
+    new["spec"]["count"] = json!(1);
+    let live = field_manager().on_update(Some(&live), new, "last", LATER);
+    assert_eq!(manager_names(&live).len(), 10);
+    let spent = testing::cpu_time() - start;
+    assert!(spent < std::time::Duration::from_secs(5), "took {spent:?}");
+}
+
 #[test]
 fn kubectl_takes_over_what_it_applied_from_the_client() {
     let config = object(json!({}), json!({"text": "t", "count": 1}));

@@ -7,6 +7,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, ge
 use serde_json::Value;
 
 use super::DecodeError;
+use crate::codec::json;
 use crate::schema::{Member, MemberTarget, Ref, Scalar, Shape, Wire};
 
 /// Where the walk is: a list of steps on the stack, written out only when somebody has to be told.
@@ -106,15 +107,7 @@ impl fmt::Display for Path<'_> {
 }
 
 pub fn type_error(value: &Value, go: String, path: &Path<'_>) -> DecodeError {
-    let word = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    DecodeError::Type { value: word.to_owned(), place: path.place(), go }
+    DecodeError::Type { value: json::type_name(value).to_owned(), place: path.place(), go }
 }
 
 /// For a number that is no such number.

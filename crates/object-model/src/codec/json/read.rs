@@ -28,7 +28,8 @@ pub fn read(bytes: &[u8]) -> Result<Value, BadJson> {
 
 /// The same, and every field that is there twice.
 pub fn read_strict(bytes: &[u8]) -> Result<(Value, StrictErrors), BadJson> {
-    let mut reader = Reader { bytes, at: 0, depth: 0, duplicates: StrictErrors::default(), number: None };
+    let mut reader =
+        Reader { bytes, at: 0, depth: 0, duplicates: StrictErrors::default(), effort: EFFORT, number: None };
     reader.skip_space();
     let value = reader.value(&Path::root())?;
     reader.skip_space();
@@ -46,9 +47,14 @@ struct Reader<'a> {
     at: usize,
     depth: usize,
     duplicates: StrictErrors,
+    /// How many bytes of paths of duplicates may still be written out. The same one may come very often below a very
+    /// long name.
+    effort: usize,
     /// The first number too big for a float. Syntax errors further on go before it.
     number: Option<String>,
 }
+
+const EFFORT: usize = 4 << 20;
 
 type Read<T> = Result<T, BadJson>;
 
@@ -129,8 +135,7 @@ impl<'a> Reader<'a> {
             match map.entry(key) {
                 Entry::Vacant(entry) => drop(entry.insert(value)),
                 Entry::Occupied(mut entry) => {
-                    let field = path.child(entry.key()).to_string();
-                    self.duplicates.insert(seen, StrictError::Duplicate(field));
+                    self.duplicate(seen, &path.child(entry.key()));
                     entry.insert(value);
                 }
             }
@@ -143,6 +148,16 @@ impl<'a> Reader<'a> {
         }
         self.at += 1;
         Ok(Value::Object(map))
+    }
+
+    /// Notes a field that is there again, before the problems found inside of it.
+    fn duplicate(&mut self, at: usize, field: &Path<'_>) {
+        if self.duplicates.is_full() || self.effort == 0 {
+            return;
+        }
+        let field = field.to_string();
+        self.effort = self.effort.saturating_sub(field.len());
+        self.duplicates.insert(at, StrictError::Duplicate(field));
     }
 
     fn array(&mut self, path: &Path<'_>) -> Read<Value> {

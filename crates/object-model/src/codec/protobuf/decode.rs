@@ -8,7 +8,7 @@ use super::wire::{Reader, WireType};
 use super::{DecodeError, Envelope, PREFIX, encode};
 use crate::codec::canonical::{self, whole_number};
 use crate::codec::{MAX_DEPTH, json};
-use crate::quantity;
+use crate::quantity::{self, BadQuantity};
 use crate::schema::{Member, MemberTarget, Ref, Scalar, Shape, Struct, Wire};
 use crate::time::{Duration, Time};
 
@@ -337,13 +337,16 @@ fn float(number: f64) -> Decoded<Value> {
     }
 }
 
-/// The text in field 1.
+/// The text in field 1, which must be one: what is no UTF-8 is no quantity.
 fn first_text(bytes: &[u8]) -> Decoded<&str> {
     let mut reader = Reader::new(bytes);
     let mut found = "";
     while let Some((number, wire_type)) = reader.tag()? {
         match number {
-            1 => found = utf8(self::bytes(&mut reader, wire_type, "String_")?),
+            1 => {
+                let bytes = self::bytes(&mut reader, wire_type, "String_")?;
+                found = std::str::from_utf8(bytes).map_err(|_| BadQuantity::Format)?;
+            }
             _ => reader.skip(wire_type)?,
         }
     }

@@ -99,7 +99,9 @@ impl Coercer {
 
     fn tell(&mut self, unknown: &StrictErrors, path: &Path<'_>) {
         for error in unknown.iter() {
-            if let StrictError::Unknown(field) = error {
+            if let StrictError::Unknown(field) = error
+                && self.unknown.len() < StrictErrors::MOST
+            {
                 self.unknown.push(format!("{path}.{field}"));
             }
         }

@@ -504,7 +504,7 @@ fn status_is_checked_alone() {
 fn errors_are_bounded() {
     let schema = load(json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string"}}}}));
     let errors = validate(&schema, &json!({"l": vec![1; 100_000]}));
-    assert_eq!(errors.len(), 1000);
+    assert!(errors.len() > 1000 && errors.to_string().len() < 4 * Errors::MOST_BYTES, "{} errors", errors.len());
 }
 
 #[test]

@@ -15,9 +15,6 @@ use crate::field::{ErrorKind, Errors, FieldError, Path};
 use crate::go_text::quote;
 use crate::schema::{JsonType, Ref, Rules, Scalar, Shape};
 
-/// More problems than anybody reads; beyond it only the verdict is kept, so that memory stays bounded.
-const MOST_ERRORS: usize = 1000;
-
 /// Where a schema is: at a node, or inside a logical combination.
 #[derive(Clone, Copy)]
 enum View<'s> {
@@ -42,7 +39,7 @@ struct Closest<'r> {
 
 pub(super) struct Walk<'w> {
     prefix: Option<&'w Path<'w>>,
-    errors: Vec<FieldError>,
+    errors: Errors,
     silent: bool,
     failed: bool,
     matches: u64,
@@ -50,7 +47,7 @@ pub(super) struct Walk<'w> {
 
 /// Applies the rules at and below a node. `prefix` is put before the paths of errors, but not into their words.
 pub(super) fn check(node: Ref<'_>, value: &Value, old: &Old<'_, '_>, prefix: Option<&Path<'_>>) -> Errors {
-    let mut walk = Walk { prefix, errors: Vec::new(), silent: false, failed: false, matches: 0 };
+    let mut walk = Walk { prefix, errors: Errors::new(), silent: false, failed: false, matches: 0 };
     walk.node(View::Node(node), value, old, &Path::Root);
     let mut errors = Errors::new();
     // Two branches of a combination may complain of the same thing.
@@ -430,7 +427,7 @@ impl Walk<'_> {
     /// A problem that Kubernetes does not tie to a field.
     pub(super) fn unplaced(&mut self, detail: impl FnOnce() -> String) {
         self.failed = true;
-        if self.silent || self.errors.len() >= MOST_ERRORS {
+        if self.silent || self.errors.is_full() {
             return;
         }
         let field = self.prefix.map_or_else(|| "<nil>".to_owned(), |prefix| prefix.to_string());
@@ -445,7 +442,7 @@ impl Walk<'_> {
         detail: impl FnOnce(&str) -> String,
     ) {
         self.failed = true;
-        if self.silent || self.errors.len() >= MOST_ERRORS {
+        if self.silent || self.errors.is_full() {
             return;
         }
         let name = path.to_string();
