@@ -41,6 +41,11 @@ impl<'a> Meta<'a> {
         Self(Some(metadata))
     }
 
+    /// The same from a value; one that is no object has no fields.
+    pub fn from_value(metadata: &'a Value) -> Self {
+        Self(metadata.as_object())
+    }
+
     pub fn get(&self, field: &str) -> Option<&'a Value> {
         self.0?.get(field).filter(|value| !value.is_null())
     }

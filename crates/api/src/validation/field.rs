@@ -170,6 +170,11 @@ impl<'v, 'p> Field<'v, 'p> {
         self.value.as_array().into_iter().flatten().map(|v| v.as_str().unwrap_or_default())
     }
 
+    /// Lets a rule of the object model judge the value at its path.
+    pub fn judge(&self, rule: impl FnOnce(&'v Value, &Path<'_>, &mut Errors)) {
+        rule(self.value, &self.path, &mut self.problems.0.borrow_mut());
+    }
+
     /// How many problems there are by now, to tell whether a validator added any.
     pub fn problem_count(&self) -> usize {
         self.problems.len()

@@ -25,6 +25,11 @@ pub fn create(meta: Meta<'_>, namespaced: bool, rule: NameRule, path: &Path<'_>,
         let problems = rule(meta.generate_name(), true);
         errors.invalid_each(&path.child("generateName"), meta.generate_name(), problems);
     }
+    create_by_name(meta, namespaced, rule, path, errors);
+}
+
+/// The same for kinds whose rule for names is declared with the type, and so not applied to `generateName`.
+pub fn create_by_name(meta: Meta<'_>, namespaced: bool, rule: NameRule, path: &Path<'_>, errors: &mut Errors) {
     if meta.name().is_empty() {
         errors.required(&path.child("name"), "name or generateName is required");
     } else {
