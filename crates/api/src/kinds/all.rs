@@ -1,6 +1,9 @@
 //! Every built-in kind that has a strategy. A new one is one file and one line here.
 
-use super::{Strategy, apps, autoscaling, batch, core, networking, policy, rbac};
+use super::{
+    Strategy, apps, autoscaling, batch, certificates, coordination, core, discovery, flowcontrol, networking, node,
+    policy, rbac, scheduling, storage,
+};
 
 pub static ALL: &[&Strategy] = &[
     &apps::controller_revision::STRATEGY,
@@ -11,10 +14,12 @@ pub static ALL: &[&Strategy] = &[
     &autoscaling::horizontal_pod_autoscaler::STRATEGY,
     &batch::cron_job::STRATEGY,
     &batch::job::STRATEGY,
+    &certificates::certificate_signing_request::STRATEGY,
+    &coordination::lease::STRATEGY,
     &core::config_map::STRATEGY,
     &core::endpoints::STRATEGY,
-    &core::event::STRATEGY,
     &core::event::EVENTS_STRATEGY,
+    &core::event::STRATEGY,
     &core::limit_range::STRATEGY,
     &core::namespace::STRATEGY,
     &core::node::STRATEGY,
@@ -27,15 +32,26 @@ pub static ALL: &[&Strategy] = &[
     &core::secret::STRATEGY,
     &core::service::STRATEGY,
     &core::service_account::STRATEGY,
+    &discovery::endpoint_slice::STRATEGY,
+    &flowcontrol::flow_schema::STRATEGY,
+    &flowcontrol::priority_level_configuration::STRATEGY,
     &networking::ingress::STRATEGY,
     &networking::ingress_class::STRATEGY,
     &networking::ip_address::STRATEGY,
     &networking::network_policy::STRATEGY,
     &networking::service_cidr::STRATEGY,
+    &node::runtime_class::STRATEGY,
     &policy::eviction::STRATEGY,
     &policy::pod_disruption_budget::STRATEGY,
-    &rbac::binding::STRATEGY,
     &rbac::binding::CLUSTER_STRATEGY,
-    &rbac::role::STRATEGY,
+    &rbac::binding::STRATEGY,
     &rbac::role::CLUSTER_STRATEGY,
+    &rbac::role::STRATEGY,
+    &scheduling::priority_class::STRATEGY,
+    &storage::csi_driver::STRATEGY,
+    &storage::csi_node::STRATEGY,
+    &storage::csi_storage_capacity::STRATEGY,
+    &storage::storage_class::STRATEGY,
+    &storage::volume_attachment::STRATEGY,
+    &storage::volume_attributes_class::STRATEGY,
 ];

@@ -31,11 +31,18 @@ pub mod all;
 pub mod apps;
 pub mod autoscaling;
 pub mod batch;
+pub mod certificates;
+pub mod coordination;
 pub mod core;
+pub mod discovery;
+pub mod flowcontrol;
 pub mod networking;
+pub mod node;
 pub mod policy;
 pub mod prepare;
 pub mod rbac;
+pub mod scheduling;
+pub mod storage;
 
 use std::time::Duration;
 

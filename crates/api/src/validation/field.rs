@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 
-use object_model::codec::json::to_string as to_json;
 use object_model::field::{ErrorKind, Errors, FieldError, Path};
 use object_model::quantity::Quantity;
 use serde_json::Value;
@@ -193,10 +192,9 @@ impl<'v, 'p> Field<'v, 'p> {
         self.tell(ErrorKind::Invalid, Some(value.into()), detail.into());
     }
 
-    /// Invalid, with the value shown as Kubernetes prints its inner type: these fields in this order.
-    pub fn invalid_struct(&self, fields: &[(&str, &Value)], detail: &str) {
-        let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\":{}", to_json(value))).collect();
-        self.tell(ErrorKind::Invalid, None, format!("{{{}}}: {detail}", fields.join(",")));
+    /// Holds the text to a rule that says itself what is wrong with it.
+    pub fn held_to(&self, rule: fn(&Path<'_>, &str, &mut Errors)) {
+        rule(&self.path, self.text(), &mut self.problems.0.borrow_mut());
     }
 
     /// The text is invalid in each of these ways.

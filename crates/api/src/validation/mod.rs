@@ -17,6 +17,7 @@ pub mod go_form;
 pub mod meta;
 pub mod node_selector;
 pub mod paths;
+pub mod pem;
 pub mod pod;
 pub mod resources;
 pub mod selectors;

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 use crate::compare::{self, Outcome};
 use crate::facts::Recording;
 
+/// The certificate that the recorded requests were made with.
+const CREDENTIAL: &str = "X509SHA256=e694e3bc491f93de35444c3ffe2c7c0d7e0b2f856d03a8dbbc126af78502d281";
+
 pub struct Road {
     /// What a real create left in the store, by path.
     stored: HashMap<String, Value>,
@@ -24,6 +27,7 @@ impl Road {
         let user = Requester {
             name: "admin".to_owned(),
             groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+            extra: vec![("authentication.kubernetes.io/credential-id".to_owned(), vec![CREDENTIAL.to_owned()])],
             ..Default::default()
         };
         let context = Context { user, now: "2026-01-02T03:04:05Z".to_owned() };

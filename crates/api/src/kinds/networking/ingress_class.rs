@@ -1,6 +1,5 @@
 //! IngressClass: which controller serves an Ingress.
 
-use object_model::field::Errors;
 use object_model::names;
 use serde_json::Value;
 
@@ -37,9 +36,7 @@ fn validate(class: &Field) {
     if controller.text().len() > MAX_CONTROLLER {
         controller.too_long(MAX_CONTROLLER);
     }
-    let mut errors = Errors::new();
-    names::domain_prefixed_path(controller.path(), controller.text(), &mut errors);
-    errors.into_iter().for_each(|error| controller.push(error));
+    controller.held_to(names::domain_prefixed_path);
     if spec.at("parameters").is_set() {
         parameters(&spec.at("parameters"));
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::GROUP;
 use crate::kinds::{Create, Strategy, Update};
-use crate::validation::{Field, IMMUTABLE, addresses, meta, same_at};
+use crate::validation::{Field, addresses, meta};
 
 pub static STRATEGY: Strategy = Strategy {
     create: Create::new(|_, _| {}, validate),
@@ -14,9 +14,7 @@ pub static STRATEGY: Strategy = Strategy {
             validate(address);
             meta::builtin_meta_update(&address.at("metadata"), &old["metadata"]);
             let spec = address.at("spec");
-            if !same_at(spec.value(), &old["spec"], "parentRef") {
-                immutable_parent(&spec.at("parentRef"));
-            }
+            spec.at("parentRef").immutable_as("ParentReference", &old["spec"]["parentRef"]);
         },
     ),
     ..Strategy::cluster(GROUP, "IPAddress")
@@ -38,14 +36,4 @@ fn validate(address: &Field) {
 /// An address in the one form that Kubernetes writes it in.
 fn name(name: &str, _: bool) -> Vec<String> {
     Field::check(&Value::from(name), addresses::canonical_ip).into_iter().map(|error| error.detail).collect()
-}
-
-fn immutable_parent(parent: &Field) {
-    if !parent.is_set() {
-        return parent.invalid(IMMUTABLE);
-    }
-    let (group, resource) = (parent.at("group"), parent.at("resource"));
-    let (namespace, name) = (parent.at("namespace"), parent.at("name"));
-    let fields = [("Group", group), ("Resource", resource), ("Namespace", namespace), ("Name", name)];
-    parent.invalid_struct(&fields.map(|(go, field)| (go, field.with_text().value())), IMMUTABLE);
 }

@@ -33,7 +33,7 @@ fn blocks(blocks: &Field) {
     match blocks.len() {
         0 => return blocks.missing("at least one CIDR required"),
         1 | 2 => {}
-        _ => return blocks.invalid_struct(&[("CIDRs", blocks.value())], "may only hold up to 2 values"),
+        _ => return blocks.invalid_value(json!({"CIDRs": blocks.value()}), "may only hold up to 2 values"),
     }
     blocks.each().for_each(|block| addresses::canonical_cidr(&block));
     let families: Vec<_> =

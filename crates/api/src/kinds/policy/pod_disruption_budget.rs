@@ -30,13 +30,7 @@ fn spec(spec: &Field, options: SelectorOptions) {
     let (least, most) = (spec.at("minAvailable"), spec.at("maxUnavailable"));
     let (selector, policy) = (spec.at("selector"), spec.at("unhealthyPodEvictionPolicy"));
     if least.is_set() && most.is_set() {
-        let fields = [
-            ("MinAvailable", least.value()),
-            ("Selector", selector.value()),
-            ("MaxUnavailable", most.value()),
-            ("UnhealthyPodEvictionPolicy", policy.value()),
-        ];
-        spec.invalid_struct(&fields, "minAvailable and maxUnavailable cannot be both set");
+        spec.invalid_as("PodDisruptionBudgetSpec", "minAvailable and maxUnavailable cannot be both set");
     }
     for amount in [least, most].iter().filter(|amount| amount.is_set()) {
         amount.positive_int_or_percent();

@@ -69,8 +69,6 @@ fn changed(object: &Field, old: &Value, namespaced: bool) {
     meta::builtin_meta_update(&object.at("metadata"), &old["metadata"]);
     let role = object.at("roleRef");
     if !same(role.value(), &old["roleRef"]) {
-        let (group, kind, name) = (role.at("apiGroup"), role.at("kind"), role.at("name"));
-        let shown = [("APIGroup", group), ("Kind", kind), ("Name", name)].map(|(go, f)| (go, f.with_text().value()));
-        role.invalid_struct(&shown, "cannot change roleRef");
+        role.invalid_as("RoleRef", "cannot change roleRef");
     }
 }

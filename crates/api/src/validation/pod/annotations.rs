@@ -51,7 +51,7 @@ fn tolerations_in_annotation(annotations: &Field) {
         Err(error) => annotations.invalid_value(TOLERATIONS, error.to_string()),
         Ok(list) => {
             let prefix = format!("{}.{TOLERATIONS}", annotations.path());
-            for mut error in Field::check(&list, tolerations::tolerations) {
+            for mut error in Field::check(&list, tolerations) {
                 error.field = format!("{prefix}{}", error.field);
                 annotations.push(error);
             }

@@ -36,7 +36,7 @@ pub use options::Options;
 pub use pod_resources::aggregate;
 pub use spec::pod_spec;
 pub use template::{controller_template, matches_selector, pod_template, runs_forever, template_metadata};
-pub use tolerations::taints;
+pub use tolerations::{taints, tolerations};
 pub use volume_sources::{PERSISTENT_SOURCES, csi_driver_name};
 pub use warnings::{
     deprecated_node_label, hostname_warning, node_selector_term_warnings, pod_warnings, template_warnings,

@@ -54,7 +54,7 @@ pub fn pod_spec(spec: &Field, meta: Option<&Value>, options: &Options) {
     }
     spec.at("hostname").dns_label_if_any();
     spec.at("subdomain").dns_label_if_any();
-    tolerations::tolerations(&spec.at("tolerations"));
+    tolerations(&spec.at("tolerations"));
     host_aliases(&spec.at("hostAliases"));
     spec.at("priorityClassName").dns_subdomain_if_any();
     if spec.at("runtimeClassName").is_set() {
