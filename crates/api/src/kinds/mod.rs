@@ -27,8 +27,12 @@
 //! and add it to [`all`]. The parts that most kinds share are functions in [`prepare`] (status and generation) and
 //! [`crate::validation`] (metadata, selectors, pod templates, …).
 
+pub mod admissionregistration;
 pub mod all;
+pub mod apiregistration;
 pub mod apps;
+pub mod authentication;
+pub mod authorization;
 pub mod autoscaling;
 pub mod batch;
 pub mod certificates;
@@ -41,6 +45,7 @@ pub mod node;
 pub mod policy;
 pub mod prepare;
 pub mod rbac;
+pub mod resource;
 pub mod scheduling;
 pub mod storage;
 
@@ -172,6 +177,12 @@ impl Strategy {
             return Some(&self.update);
         }
         self.subresources.iter().find(|(name, _)| *name == subresource).map(|(_, update)| update)
+    }
+
+    /// For the kinds that are asked and never stored (reviews, evictions): what is wrong with the body.
+    pub fn check(&self, body: &Value) -> Result<(), Errors> {
+        let errors = Field::check(body, self.create.validate);
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
     /// Prepares and validates a new object. The warnings, or all that is wrong.

@@ -21,6 +21,7 @@ pub mod pem;
 pub mod pod;
 pub mod resources;
 pub mod selectors;
+pub mod webhooks;
 
 pub use equality::{same, same_at};
 pub use field::{Field, Problems, quantity};

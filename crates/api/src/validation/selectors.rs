@@ -32,24 +32,27 @@ pub fn label_selector(selector: &Field) {
 
 pub fn label_selector_with(selector: &Field, options: SelectorOptions) {
     labels(&selector.at("matchLabels"));
-    for requirement in selector.at("matchExpressions").each() {
-        let values = requirement.at("values");
-        match requirement.at("operator").text() {
-            "In" | "NotIn" if values.is_empty() => {
-                values.missing("must be specified when `operator` is 'In' or 'NotIn'")
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ if options.allow_unknown_operators => {}
-            operator => requirement.at("operator").invalid_value(operator, "not a valid selector operator"),
+    for expression in selector.at("matchExpressions").each() {
+        requirement(&expression, options);
+    }
+}
+
+/// One requirement of a selector.
+pub fn requirement(requirement: &Field, options: SelectorOptions) {
+    let values = requirement.at("values");
+    match requirement.at("operator").text() {
+        "In" | "NotIn" if values.is_empty() => values.missing("must be specified when `operator` is 'In' or 'NotIn'"),
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
         }
-        requirement.at("key").qualified_name();
-        if !options.allow_invalid_values {
-            for value in values.each() {
-                value.invalid_for(names::label_value(value.text()));
-            }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        _ if options.allow_unknown_operators => {}
+        operator => requirement.at("operator").invalid_value(operator, "not a valid selector operator"),
+    }
+    requirement.at("key").qualified_name();
+    if !options.allow_invalid_values {
+        for value in values.each() {
+            value.invalid_for(names::label_value(value.text()));
         }
     }
 }
