@@ -1,9 +1,9 @@
 //! Every built-in kind that has a strategy. A new one is one file and one line here.
 
 use super::{
-    Strategy, admissionregistration, apiregistration, apps, authentication, authorization, autoscaling, batch,
-    certificates, coordination, core, discovery, flowcontrol, networking, node, policy, rbac, resource, scheduling,
-    storage,
+    Strategy, admissionregistration, apiextensions, apiregistration, apps, authentication, authorization, autoscaling,
+    batch, certificates, coordination, core, discovery, flowcontrol, networking, node, policy, rbac, resource,
+    scheduling, storage,
 };
 
 pub static ALL: &[&Strategy] = &[
@@ -13,6 +13,7 @@ pub static ALL: &[&Strategy] = &[
     &admissionregistration::policy::VALIDATING_STRATEGY,
     &admissionregistration::webhook_configuration::MUTATING_STRATEGY,
     &admissionregistration::webhook_configuration::VALIDATING_STRATEGY,
+    &apiextensions::custom_resource_definition::STRATEGY,
     &apiregistration::api_service::STRATEGY,
     &apps::controller_revision::STRATEGY,
     &apps::daemon_set::STRATEGY,

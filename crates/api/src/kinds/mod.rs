@@ -29,6 +29,7 @@
 
 pub mod admissionregistration;
 pub mod all;
+pub mod apiextensions;
 pub mod apiregistration;
 pub mod apps;
 pub mod authentication;

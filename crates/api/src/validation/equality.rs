@@ -3,9 +3,8 @@
 //! Canonical values differ in writing only where a quantity has two spellings (`1Gi`, `1073741824`) and where an empty
 //! list or map may also be absent.
 
+use object_model::quantity::Quantity;
 use serde_json::Value;
-
-use super::quantity;
 
 /// Fields that hold a quantity, or a map of them.
 const QUANTITIES: &[&str] = &[
@@ -44,11 +43,11 @@ fn compare(a: &Value, b: &Value, quantities: bool) -> bool {
             a.iter().all(|(k, v)| compare(v, b.get(k).unwrap_or(&Value::Null), field(k)))
                 && b.iter().all(|(k, v)| a.contains_key(k) || compare(&Value::Null, v, field(k)))
         }
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| compare(a, b, quantities))
-        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| compare(a, b, false)),
         (Value::Null, Value::Array(items)) | (Value::Array(items), Value::Null) => items.is_empty(),
-        (Value::String(_), Value::String(_)) if quantities => a == b || quantity(a) == quantity(b),
+        (Value::String(a), Value::String(b)) if quantities && a != b => {
+            matches!((a.parse::<Quantity>(), b.parse::<Quantity>()), (Ok(a), Ok(b)) if a == b)
+        }
         _ => a == b,
     }
 }

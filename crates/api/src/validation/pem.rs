@@ -38,6 +38,12 @@ pub fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
     })
 }
 
+/// Are there certificates in this PEM file, itself in base64?
+pub fn has_certificates(base64: &str) -> bool {
+    let text = String::from_utf8(BASE64.decode(base64).unwrap_or_default()).unwrap_or_default();
+    blocks(&text).any(|block| block.label == "CERTIFICATE" && is_signed_sequence(&block.der))
+}
+
 /// Is this one DER sequence, of sequences and a signature at its end, as certificates and requests for them are?
 pub fn is_signed_sequence(der: &[u8]) -> bool {
     let Some((0x30, body, [])) = element(der) else { return false };

@@ -16,6 +16,27 @@ pub fn client_config(config: &Field) {
     }
 }
 
+/// The versions of a review that a webhook understands: one of the known ones, unless `any` will do.
+pub fn review_versions(versions: &Field, known: &[&str], any: bool) {
+    let mut seen = Vec::new();
+    for version in versions.each() {
+        if seen.contains(&version.text()) {
+            version.invalid("duplicate version");
+            continue;
+        }
+        seen.push(version.text());
+        version.invalid_for(names::dns1035_label(version.text()));
+    }
+    if !any && !seen.iter().any(|version| known.contains(version)) {
+        versions.invalid(format!("must include at least one of {}", known.join(", ")));
+    }
+}
+
+/// Is this a URL with a scheme and a host?
+pub fn is_absolute_url(text: &str) -> bool {
+    parse(text).is_ok_and(|url| !url.scheme.is_empty() && !url.host.is_empty())
+}
+
 struct Url<'a> {
     scheme: &'a str,
     host: &'a str,

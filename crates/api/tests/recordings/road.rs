@@ -64,6 +64,7 @@ impl Road {
         if case.method == "POST" && case.code == 201 && !dry_run {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             object["metadata"]["resourceVersion"] = json!("1");
+            settle(strategy.kind, &mut object);
             self.stored.insert(format!("{path}/{name}"), object);
         }
         Some(outcome)
@@ -156,6 +157,23 @@ fn judge(case: &Recording, strategy: &Strategy, object: &Value, result: Result) 
                 Outcome::Different(format!("refused: {}", status["message"]))
             }
         }
+    }
+}
+
+/// What the controllers inside the API server write to an object soon after it is created.
+fn settle(kind: &str, object: &mut Value) {
+    if kind == "FlowSchema" {
+        let level = object["spec"]["priorityLevelConfiguration"]["name"].clone();
+        let message =
+            format!("This FlowSchema references the PriorityLevelConfiguration object named {level} and it exists");
+        let condition = json!({
+            "type": "Dangling",
+            "status": "False",
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+            "reason": "Found",
+            "message": message,
+        });
+        object["status"]["conditions"] = json!([condition]);
     }
 }
 

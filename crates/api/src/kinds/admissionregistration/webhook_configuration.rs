@@ -91,7 +91,11 @@ fn validate(configuration: &Field, tolerated: &Tolerated) {
     let mut seen = Vec::new();
     for hook in configuration.at("webhooks").each() {
         webhook(&hook, tolerated);
-        review_versions(&hook.at("admissionReviewVersions"), tolerated.review_versions);
+        let versions = hook.at("admissionReviewVersions");
+        match versions.is_empty() {
+            true => versions.missing(format!("must specify one of {}", REVIEW_VERSIONS.join(", "))),
+            false => webhooks::review_versions(&versions, REVIEW_VERSIONS, tolerated.review_versions),
+        }
         let name = hook.at("name");
         if !name.is_empty() && !tolerated.repeated_names {
             if seen.contains(&name.text()) {
@@ -123,24 +127,5 @@ fn webhook(hook: &Field, tolerated: &Tolerated) {
     webhooks::client_config(&hook.at("clientConfig"));
     if !tolerated.conditions {
         match_conditions(&hook.at("matchConditions"));
-    }
-}
-
-fn review_versions(versions: &Field, any: bool) {
-    let known = REVIEW_VERSIONS.join(", ");
-    if versions.is_empty() {
-        return versions.missing(format!("must specify one of {known}"));
-    }
-    let mut seen = Vec::new();
-    for version in versions.each() {
-        if seen.contains(&version.text()) {
-            version.invalid("duplicate version");
-            continue;
-        }
-        seen.push(version.text());
-        version.invalid_for(names::dns1035_label(version.text()));
-    }
-    if !any && !seen.iter().any(|version| REVIEW_VERSIONS.contains(version)) {
-        versions.invalid(format!("must include at least one of {known}"));
     }
 }
