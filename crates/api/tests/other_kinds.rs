@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 fn strategy_of(object: &Value) -> &'static Strategy {
     let (group, _) = object["apiVersion"].as_str().and_then(|text| text.split_once('/')).expect("a group");
-    kinds::find(group, object["kind"].as_str().expect("a kind")).expect("a known kind")
+    let kind = object["kind"].as_str().expect("a kind");
+    kinds::find(group, kind).or_else(|| kinds::find_asked(group, kind)).expect("a known kind")
 }
 
 fn decode(strategy: &Strategy, object: &mut Value) {

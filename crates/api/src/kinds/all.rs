@@ -1,4 +1,4 @@
-//! Every built-in kind that has a strategy. A new one is one file and one line here.
+//! Every built-in kind. A new one is one file and one line here.
 
 use super::{
     Strategy, admissionregistration, apiextensions, apiregistration, apps, authentication, authorization, autoscaling,
@@ -6,6 +6,7 @@ use super::{
     scheduling, storage,
 };
 
+/// The kinds whose objects are stored.
 pub static ALL: &[&Strategy] = &[
     &admissionregistration::binding::MUTATING_STRATEGY,
     &admissionregistration::binding::VALIDATING_STRATEGY,
@@ -20,13 +21,6 @@ pub static ALL: &[&Strategy] = &[
     &apps::deployment::STRATEGY,
     &apps::replica_set::STRATEGY,
     &apps::stateful_set::STRATEGY,
-    &authentication::SELF_SUBJECT_REVIEW,
-    &authentication::TOKEN_REQUEST,
-    &authentication::TOKEN_REVIEW,
-    &authorization::LOCAL_SUBJECT,
-    &authorization::SELF_SUBJECT,
-    &authorization::SELF_SUBJECT_RULES,
-    &authorization::SUBJECT,
     &autoscaling::horizontal_pod_autoscaler::STRATEGY,
     &batch::cron_job::STRATEGY,
     &batch::job::STRATEGY,
@@ -57,7 +51,6 @@ pub static ALL: &[&Strategy] = &[
     &networking::network_policy::STRATEGY,
     &networking::service_cidr::STRATEGY,
     &node::runtime_class::STRATEGY,
-    &policy::eviction::STRATEGY,
     &policy::pod_disruption_budget::STRATEGY,
     &rbac::binding::CLUSTER_STRATEGY,
     &rbac::binding::STRATEGY,
@@ -74,4 +67,16 @@ pub static ALL: &[&Strategy] = &[
     &storage::storage_class::STRATEGY,
     &storage::volume_attachment::STRATEGY,
     &storage::volume_attributes_class::STRATEGY,
+];
+
+/// The kinds that are asked and never stored.
+pub static ASKED: &[&Strategy] = &[
+    &authentication::SELF_SUBJECT_REVIEW,
+    &authentication::TOKEN_REQUEST,
+    &authentication::TOKEN_REVIEW,
+    &authorization::LOCAL_SUBJECT,
+    &authorization::SELF_SUBJECT,
+    &authorization::SELF_SUBJECT_RULES,
+    &authorization::SUBJECT,
+    &policy::eviction::STRATEGY,
 ];

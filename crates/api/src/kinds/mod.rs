@@ -141,9 +141,19 @@ pub struct Requester {
     pub extra: Vec<(String, Vec<String>)>,
 }
 
-/// The strategy of a built-in kind.
+/// The strategy of a built-in kind whose objects are stored.
 pub fn find(group: &str, kind: &str) -> Option<&'static Strategy> {
-    all::ALL.iter().copied().find(|strategy| strategy.group == group && strategy.kind == kind)
+    find_in(all::ALL, group, kind)
+}
+
+/// The strategy of a built-in kind that is asked and never stored: a review, a request for a token, an eviction. Of it,
+/// only [`Strategy::defaults`] and [`Strategy::check`] say anything.
+pub fn find_asked(group: &str, kind: &str) -> Option<&'static Strategy> {
+    find_in(all::ASKED, group, kind)
+}
+
+fn find_in(list: &'static [&'static Strategy], group: &str, kind: &str) -> Option<&'static Strategy> {
+    list.iter().copied().find(|strategy| strategy.group == group && strategy.kind == kind)
 }
 
 impl Strategy {
