@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
         self.at += 1;
         let mut text = String::new();
         loop {
-            let plain = self.bytes[self.at..].iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20));
+            let plain = self.bytes[self.at..].iter().position(|b| ENDS_PLAIN[usize::from(*b)]);
             let Some(length) = plain else {
                 self.at = self.bytes.len();
                 return Err(BadJson::End);
@@ -312,11 +312,27 @@ impl<'a> Reader<'a> {
 
 /// One replacement character for each byte that is no UTF-8, as Go has it.
 fn push_lossy(text: &mut String, bytes: &[u8]) {
+    if let Ok(valid) = std::str::from_utf8(bytes) {
+        return text.push_str(valid);
+    }
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
         text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
     }
 }
+
+/// The bytes that cannot stand for themselves in a string.
+const ENDS_PLAIN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        table[byte] = true;
+        byte += 1;
+    }
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    table
+};
 
 const TRUE: &[(u8, &str)] = &[
     (b'r', "in literal true (expecting 'r')"),
