@@ -1,11 +1,13 @@
-//! What exists on a fresh server: the namespaces that the cluster itself lives in, and the priorities of its own pods.
+//! What exists on a fresh server: the namespaces that the cluster itself lives in, the priorities of its own pods, the
+//! block that Services have their addresses from, and the Service by which pods reach the API.
 //!
 //! Everything is created through the registry like any other object, by the server's own identity. What is there already
 //! stays as it is.
 
 use std::sync::Arc;
 
-use object_model::status::{Reason, Status};
+use async_trait::async_trait;
+use object_model::status::Status;
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,7 +15,12 @@ use crate::{
     catalogue::Target,
     context::{RequestContext, User},
     options::WriteOptions,
+    registry::{Change, services::is_ready, store_error},
 };
+
+const SERVICE_BLOCK: &str = "10.96.0.0/16";
+const OWN_ADDRESS: &str = "10.96.0.1";
+const DEFAULT_PORT: u16 = 6443;
 
 pub async fn run(server: &Arc<Server>) -> Result<(), Status> {
     let user = User { name: "system:apiserver".into(), groups: vec!["system:masters".into()], ..User::default() };
@@ -21,7 +28,9 @@ pub async fn run(server: &Arc<Server>) -> Result<(), Status> {
     for (group, plural, object) in objects() {
         create(server, &context, group, plural, object).await?;
     }
-    Ok(())
+    make_ready(server, &context).await?;
+    create(server, &context, "", "services", own_service(&server.address)).await?;
+    server.registry.cache.fresh().await.map(drop).map_err(store_error)
 }
 
 async fn create(
@@ -34,12 +43,68 @@ async fn create(
     let served = server.catalogue.served();
     let Some(resource) = served.find(group, "v1", plural) else { return Ok(()) };
     (resource.strategy.defaults)(&mut object);
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-    let target = Target { resource, subresource: "", namespace: &namespace, name: "" };
-    match server.registry.create(&target, context, object, &WriteOptions::default()).await {
-        Err(status) if status.is(Reason::ALREADY_EXISTS) => Ok(()),
-        result => result.map(drop),
+    let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (text("namespace"), text("name"));
+    let target = Target { resource, subresource: "", namespace: &namespace, name: &name };
+    let exists = || resource.cache.get(&target.cache_name()).is_some();
+    if exists() {
+        return Ok(());
     }
+    let Err(status) = server.registry.create(&target, context, object, &WriteOptions::default()).await else {
+        return Ok(());
+    };
+    // Another server may have been faster.
+    server.registry.cache.fresh().await.map_err(store_error)?;
+    if exists() { Ok(()) } else { Err(status) }
+}
+
+/// The first block is ready from the start; later ones are made so by their controller.
+async fn make_ready(server: &Arc<Server>, context: &RequestContext) -> Result<(), Status> {
+    let served = server.catalogue.served();
+    let Some(resource) = served.find("networking.k8s.io", "v1", "servicecidrs") else { return Ok(()) };
+    let target = Target { resource, subresource: "status", namespace: "", name: "kubernetes" };
+    let mut change = Ready { now: server.registry.clock.seconds().to_string() };
+    server.registry.update(&target, context, &mut change, &WriteOptions::default()).await.map(drop)
+}
+
+struct Ready {
+    now: String,
+}
+
+#[async_trait]
+impl Change for Ready {
+    async fn apply(&mut self, current: Option<&Value>) -> Result<Value, Status> {
+        let mut block = current.cloned().unwrap_or_default();
+        if !is_ready(&block) {
+            block["status"] = json!({"conditions": [{
+                "type": "Ready",
+                "status": "True",
+                "lastTransitionTime": self.now,
+                "reason": "",
+                "message": "Kubernetes default Service CIDR is ready",
+            }]});
+        }
+        Ok(block)
+    }
+}
+
+/// At the first address of the first block.
+fn own_service(address: &str) -> Value {
+    let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "clusterIP": OWN_ADDRESS,
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+        },
+        "status": {"loadBalancer": {}},
+    })
 }
 
 fn objects() -> Vec<(&'static str, &'static str, Value)> {
@@ -64,7 +129,15 @@ fn objects() -> Vec<(&'static str, &'static str, Value)> {
         });
         ("scheduling.k8s.io", "priorityclasses", object)
     };
+    let block = json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": "kubernetes"},
+        "spec": {"cidrs": [SERVICE_BLOCK]},
+        "status": {},
+    });
     vec![
+        ("networking.k8s.io", "servicecidrs", block),
         namespace("default"),
         namespace("kube-node-lease"),
         namespace("kube-public"),

@@ -18,11 +18,13 @@ pub struct Companions {
 
 /// Keeps the companions of one resource.
 pub trait Keeper: Send + Sync {
-    /// May mutate: fills in what is allocated. Called before validation, and again when another writer was faster.
-    fn create(&self, target: &Target<'_>, object: &mut Value) -> Result<Companions, Status>;
+    /// May mutate: fills in what is allocated. Called before validation, with the cache up to date, and again when
+    /// another writer was faster. A dry run is told apart, since Kubernetes checks less then.
+    fn create(&self, target: &Target<'_>, object: &mut Value, dry_run: bool) -> Result<Companions, Status>;
 
     /// May mutate the new object.
-    fn update(&self, target: &Target<'_>, object: &mut Value, old: &Value) -> Result<Companions, Status>;
+    fn update(&self, target: &Target<'_>, object: &mut Value, old: &Value, dry_run: bool)
+    -> Result<Companions, Status>;
 
     /// What goes with a deleted object.
     fn delete(&self, target: &Target<'_>, old: &Value) -> Companions;

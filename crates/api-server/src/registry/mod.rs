@@ -11,6 +11,7 @@ pub mod companions;
 mod delete;
 mod read;
 mod selection;
+pub(crate) mod services;
 mod write;
 
 use std::{collections::HashMap, sync::Arc};
@@ -22,6 +23,7 @@ use object_model::status::Status;
 pub use read::{Items, List};
 pub use selection::Selection;
 use serde_json::Value;
+use services::Services;
 use storage::{Durability, Error, Revision, Store};
 pub use write::Change;
 
@@ -80,7 +82,9 @@ impl Answer {
 impl Registry {
     pub fn new(store: Arc<dyn Store>, cache: Arc<WatchCache>, clock: Arc<dyn Clock>) -> Self {
         let admission = admission::all::plugins(&cache);
-        Self { store, cache, admission, clock, keepers: HashMap::new() }
+        let services = Services::new(&cache, clock.clone());
+        let keepers = HashMap::from([(services.prefix().to_owned(), Box::new(services) as Box<dyn Keeper>)]);
+        Self { store, cache, admission, clock, keepers }
     }
 
     fn keeper(&self, target: &Target<'_>) -> Option<&dyn Keeper> {

@@ -127,7 +127,11 @@ impl Registry {
     async fn create_once(&self, attributes: &Attributes<'_>, mut object: Value) -> Result<Answer, Refused> {
         let (target, context) = (attributes.target, attributes.context);
         let companions = match self.keeper(target) {
-            Some(keeper) => keeper.create(target, &mut object)?,
+            Some(keeper) => {
+                // What is free must be known as of now, or a retry would choose the same again.
+                self.cache.fresh().await.map_err(store_error)?;
+                keeper.create(target, &mut object, attributes.dry_run)?
+            }
             None => Companions::default(),
         };
         let warnings = target
@@ -231,7 +235,10 @@ impl Registry {
         };
         self.admission.mutate(&attributes, &mut object).await?;
         let companions = match self.keeper(target) {
-            Some(keeper) if target.subresource.is_empty() => keeper.update(target, &mut object, old)?,
+            Some(keeper) if target.subresource.is_empty() => {
+                self.cache.fresh().await.map_err(store_error)?;
+                keeper.update(target, &mut object, old, options.dry_run)?
+            }
             _ => Companions::default(),
         };
         let warnings = target
