@@ -38,13 +38,12 @@ pub fn table() -> &'static Table {
     &TABLE
 }
 
-/// The schema of a built-in kind. Options, `Status` and `WatchEvent` exist in every group and version.
+/// The schema of a built-in kind. Options, `Status` and `WatchEvent` exist in every group and version, and what
+/// `meta.k8s.io` calls beta is its version 1.
 pub fn schema_of(group: &str, version: &str, kind: &str) -> Option<Schema> {
     let found = TABLE.kind(group, version, kind);
-    found.or_else(|| {
-        let shared = EVERYWHERE.contains(&kind).then(|| format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"));
-        definition(&shared?)
-    })
+    let shared = || group == "meta.k8s.io" || EVERYWHERE.contains(&kind);
+    found.or_else(|| shared().then(|| definition(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}")))?)
 }
 
 /// The schema of a type by the full name of its definition, such as `io.k8s.api.core.v1.PodSpec`.

@@ -34,6 +34,7 @@ fn kinds_are_found_by_group_version_and_kind() {
     assert!(schemas::schema_of("", "v1", "Nothing").is_none());
     assert!(schemas::schema_of("apps", "v1", "DeleteOptions").is_some());
     assert!(schemas::schema_of("meta.k8s.io", "v1", "Table").is_some());
+    assert!(schemas::schema_of("meta.k8s.io", "v1beta1", "PartialObjectMetadata").is_some());
     assert!(schemas::definition("io.k8s.api.core.v1.PodSpec").is_some());
     assert!(schemas::kinds().len() > 300, "{}", schemas::kinds().len());
 }
