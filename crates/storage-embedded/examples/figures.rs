@@ -102,7 +102,12 @@ async fn puts(
         fs::metadata(&path)?.len() >> 20,
         (count * value_bytes as u64) >> 20
     );
-    Ok(fs::remove_file(&path)?)
+    Ok(files(&path).into_iter().try_for_each(fs::remove_file)?)
+}
+
+/// What a store is made of: the log first, so that a copy in this order is one.
+fn files(store: &Path) -> [PathBuf; 3] {
+    ["log-0", "log-1", ""].map(|extension| store.with_extension(extension))
 }
 
 /// User and system time of this process, from clock ticks of a hundredth of a second.
@@ -113,15 +118,23 @@ fn cpu_time() -> Result<Duration, std::io::Error> {
     Ok(Duration::from_millis(ticks * 10))
 }
 
-/// A copy of the file of a store in use is what a crash leaves.
+/// What a crash leaves, if nothing is being written.
+fn copy(from: &Path, to: &Path) -> Result<(), std::io::Error> {
+    for (from, to) in files(from).iter().zip(files(to)) {
+        fs::copy(from, to)?;
+    }
+    Ok(())
+}
+
 async fn repair(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let [path, settled, crashed] = ["live", "settled", "crashed"].map(|name| folder.join(name));
     for keys in [1_000, 10_000, 100_000] {
         let store = EmbeddedStore::open(Options::new(&path))?;
         fill(&store, keys, 1500).await?;
-        fs::copy(&path, &crashed)?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        copy(&path, &crashed)?;
         tokio::time::sleep(Duration::from_secs(4)).await;
-        fs::copy(&path, &settled)?;
+        copy(&path, &settled)?;
         store.close().await?;
         let size = fs::metadata(&crashed)?.len() >> 20;
         for (how, path) in [("closing", &path), ("a crash while idle", &settled), ("a crash while writing", &crashed)] {
@@ -129,7 +142,7 @@ async fn repair(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
             let reopened = EmbeddedStore::open(Options::new(path))?;
             println!("opening {size} MiB after {how}: {:.1?}", begun.elapsed());
             reopened.close().await?;
-            fs::remove_file(path)?;
+            files(path).into_iter().try_for_each(fs::remove_file)?;
         }
     }
     Ok(())

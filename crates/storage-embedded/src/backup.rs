@@ -9,6 +9,7 @@ use crate::{
     check::{self, CheckError},
     fault::{Fault, Result},
     format::{EXPIRIES, GAPS, HISTORY, INDEX, META, OBJECTS, meta},
+    log::random,
     opening::{self, OpenError, Options},
 };
 
@@ -42,7 +43,10 @@ const CHUNK_BYTES: usize = 4 << 20;
 pub(crate) fn backup(database: &Database, to: &Path) -> Result<Revision, BackupError> {
     let snapshot = database.begin_read().map_err(Fault::from)?;
     copy(&snapshot, to, |_, transaction| {
-        transaction.open_table(META)?.insert(meta::BACKUP, 1)?;
+        let mut numbers = transaction.open_table(META)?;
+        numbers.insert(meta::BACKUP, 1)?;
+        // What is in its log is in the backup.
+        numbers.insert(meta::ID, random())?;
         Ok(())
     })
 }
@@ -55,12 +59,14 @@ pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Revision,
         return Err(BackupError::Damaged { path: from.to_owned(), first });
     }
     let database = check::open_untouched(from)?;
+    check::replay_log(&database, from)?;
     let snapshot = database.begin_read().map_err(Fault::from)?;
     copy(&snapshot, to.as_ref(), |current, transaction| {
         let (first, last) = (current + 1, current + REVISIONS_SKIPPED);
         transaction.open_table(GAPS)?.insert(last, first)?;
         let mut numbers = transaction.open_table(META)?;
         numbers.remove(meta::BACKUP)?;
+        numbers.insert(meta::ID, random())?;
         numbers.insert(meta::RESERVED, last + 1)?;
         Ok(())
     })

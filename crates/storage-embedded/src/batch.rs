@@ -1,23 +1,27 @@
-//! Applies transactions to the tables of one redb write transaction. Each sees the effects of those before it; what the
-//! batch did becomes visible to anybody else only when the redb transaction commits.
+//! Applies transactions to the newest state. Each sees the effects of those before it; what the batch did becomes visible
+//! to anybody else only when the current revision is raised.
 
 use std::sync::Arc;
 
-use redb::{ReadableTable, Table, WriteTransaction};
-use storage::{At, Change, Expected, KeyValue, Operation, Outcome, Revision, Transaction};
+use redb::{Database, ReadableDatabase, ReadableTable};
+use storage::{At, Expected, KeyValue, Operation, Outcome, Revision, Transaction};
 
 use crate::{
     clock::millis,
     fault::{Result, damaged},
-    format::{EXPIRIES, INDEX, IndexValue, OBJECTS, Position, Record, Version, index_key},
+    format::{EXPIRIES, Entry, OBJECTS, Record, Version},
     hub::Event,
-    snapshot::{load, version_at},
+    log::Block,
+    overlay::Overlay,
+    snapshot::Snapshot,
 };
 
-pub(crate) struct Batch<'t> {
-    objects: Table<'t, Position, &'static [u8]>,
-    index: Table<'t, &'static [u8], IndexValue>,
-    expiries: Table<'t, (u64, u64, u32), ()>,
+pub(crate) struct Batch<'a> {
+    overlay: &'a Overlay,
+    database: &'a Database,
+    /// Of the tables, and the base of the overlay that it goes with.
+    snapshot: Option<(Snapshot, u64)>,
+    block: &'a mut Block,
     now: u64,
     done: Done,
     /// Whether anybody is there to receive the events.
@@ -39,17 +43,33 @@ pub(crate) struct Done {
 /// An operation that changes something, and the live version it replaces.
 type Effective = (Operation, Option<Version>);
 
-impl<'t> Batch<'t> {
+/// Where the newest version of a key is.
+enum Newest {
+    Overlay(Arc<Entry>),
+    Tables(Version),
+}
+
+impl Newest {
+    fn version(&self) -> Version {
+        match self {
+            Self::Overlay(entry) => entry.version,
+            Self::Tables(version) => *version,
+        }
+    }
+}
+
+impl<'a> Batch<'a> {
     /// `now` in milliseconds since the epoch.
-    pub(crate) fn new(transaction: &'t WriteTransaction, revision: u64, now: u64, watched: bool) -> Result<Self> {
-        Ok(Self {
-            objects: transaction.open_table(OBJECTS)?,
-            index: transaction.open_table(INDEX)?,
-            expiries: transaction.open_table(EXPIRIES)?,
-            now,
-            done: Done { revision, ..Done::default() },
-            watched,
-        })
+    pub(crate) fn new(
+        overlay: &'a Overlay,
+        database: &'a Database,
+        block: &'a mut Block,
+        revision: u64,
+        now: u64,
+        watched: bool,
+    ) -> Self {
+        let done = Done { revision, ..Done::default() };
+        Self { overlay, database, snapshot: None, block, now, done, watched }
     }
 
     /// The revision of the newest change so far.
@@ -60,7 +80,7 @@ impl<'t> Batch<'t> {
     /// A valid transaction (see [`Transaction::validate`]).
     pub(crate) fn apply(&mut self, transaction: Transaction) -> Result<Outcome> {
         for compare in &transaction.compares {
-            let current = self.live_version(&compare.key)?.map(|version| Revision(version.revision));
+            let current = self.newest(&compare.key)?.map(|newest| Revision(newest.version().revision));
             let holds = match compare.expected {
                 Expected::Absent => current.is_none(),
                 Expected::ModRevision(revision) => current == Some(revision),
@@ -73,7 +93,7 @@ impl<'t> Batch<'t> {
         }
         let mut effective: Vec<Effective> = Vec::with_capacity(transaction.operations.len());
         for operation in transaction.operations {
-            let replaced = self.live_version(operation.key())?;
+            let replaced = self.newest(operation.key())?.map(|newest| newest.version());
             if replaced.is_some() || matches!(operation, Operation::Put { .. }) {
                 effective.push((operation, replaced));
             }
@@ -86,20 +106,37 @@ impl<'t> Batch<'t> {
 
     /// Deletes up to `limit` keys whose time has come, at one revision. Says when the next one is due.
     pub(crate) fn expire(&mut self, limit: usize) -> Result<Option<u64>> {
-        let mut expired: Vec<Effective> = Vec::new();
-        let mut next = None;
-        for entry in self.expiries.iter()? {
+        // In this order: what leaves the overlay in between is in the tables then.
+        let (due, mut next) = self.overlay.expiring(self.now);
+        let mut candidates: Vec<(Arc<str>, Version)> =
+            due.into_iter().map(|entry| (entry.key.clone(), entry.version)).collect();
+        let tables = self.database.begin_read()?;
+        let objects = tables.open_table(OBJECTS)?;
+        for entry in tables.open_table(EXPIRIES)?.iter()? {
             let (expiry, revision, sub) = entry?.0.value();
-            if expiry > self.now || expired.len() == limit {
-                next = Some(expiry);
+            if expiry > self.now {
+                next = Some(next.map_or(expiry, |next| next.min(expiry)));
                 break;
             }
-            let Some(found) = self.objects.get((revision, sub))? else {
+            let Some(found) = objects.get((revision, sub))? else {
                 return Err(damaged(format!("an expiry points at a missing record of revision {revision}")));
             };
             let record = Record::decode(found.value())?;
-            let version = Version { revision, sub, create: record.create, expiry };
-            expired.push((Operation::Delete { key: record.key.to_owned() }, Some(version)));
+            candidates.push((record.key.into(), Version { revision, sub, create: record.create, expiry }));
+        }
+        candidates.sort_unstable_by_key(|(_, version)| (version.expiry, version.position()));
+        candidates.dedup_by_key(|(_, version)| version.position());
+        let mut expired: Vec<Effective> = Vec::new();
+        for (key, version) in candidates {
+            // It may have been replaced since.
+            if self.newest(&key)?.map(|newest| newest.version()) != Some(version) {
+                continue;
+            }
+            if expired.len() == limit {
+                next = Some(version.expiry);
+                break;
+            }
+            expired.push((Operation::Delete { key: key.as_ref().to_owned() }, Some(version)));
         }
         if !expired.is_empty() {
             self.write(expired)?;
@@ -113,55 +150,63 @@ impl<'t> Batch<'t> {
 
     fn write(&mut self, operations: Vec<Effective>) -> Result<()> {
         let revision = self.done.revision + 1;
-        let mut event = Event::new(revision);
+        let mut event = self.watched.then(|| Event::new(revision));
         for (sub, (operation, replaced)) in operations.into_iter().enumerate() {
             let sub = u32::try_from(sub).map_err(|_| damaged("a transaction has too many operations"))?;
-            if let Some(replaced) = replaced.filter(|replaced| replaced.expiry != 0) {
-                self.expiries.remove((replaced.expiry, replaced.revision, replaced.sub))?;
-            }
-            let change = match operation {
+            let (key, value, create, expiry) = match operation {
                 Operation::Put { key, value, ttl } => {
                     let create = replaced.map_or(revision, |replaced| replaced.create);
                     let expiry = ttl.map_or(0, |ttl| self.now.saturating_add(millis(ttl)).max(1));
-                    self.insert(&Version { revision, sub, create, expiry }, &key, &value)?;
-                    let (create_revision, mod_revision) = (Revision(create), Revision(revision));
-                    Change::Put(KeyValue { key, value, create_revision, mod_revision })
+                    (key, value, create, expiry)
                 }
-                Operation::Delete { key } => {
-                    self.insert(&Version { revision, sub, create: 0, expiry: 0 }, &key, &[])?;
-                    Change::Delete { key, revision: Revision(revision) }
-                }
+                Operation::Delete { key } => (key, bytes::Bytes::new(), 0, 0),
             };
-            if self.watched {
-                event.push(change);
+            let version = Version { revision, sub, create, expiry };
+            let entry = Entry { key: key.into(), version, replaced: replaced.into(), value };
+            if let Some(event) = &mut event {
+                event.push(entry.change());
             }
+            if expiry != 0 {
+                let earliest = self.done.earliest_expiry.get_or_insert(expiry);
+                *earliest = expiry.min(*earliest);
+            }
+            self.done.bytes += entry.record().encoded_len() as u64;
+            self.block.push(&entry);
+            self.overlay.push(Arc::new(entry));
         }
         self.done.revision = revision;
-        if self.watched {
-            self.done.events.push(Arc::new(event));
-        }
+        self.done.events.extend(event.map(Arc::new));
         Ok(())
     }
 
-    fn insert(&mut self, version: &Version, key: &str, value: &[u8]) -> Result<()> {
-        let record = Record { create: version.create, key, value };
-        let length = record.encoded_len();
-        record.encode(self.objects.insert_reserve(version.position(), length)?.as_mut());
-        self.index.insert(index_key(key, version.revision).as_slice(), version.index_value())?;
-        if version.expiry != 0 {
-            self.expiries.insert((version.expiry, version.revision, version.sub), ())?;
-            let earliest = self.done.earliest_expiry.get_or_insert(version.expiry);
-            *earliest = version.expiry.min(*earliest);
+    /// The newest version of `key`, unless it is a deletion.
+    fn newest(&mut self, key: &str) -> Result<Option<Newest>> {
+        let newest = match self.overlay.find(key, u64::MAX) {
+            (Some(entry), _) => Some(Newest::Overlay(entry)),
+            (None, base) => self.tables(base)?.version_at(key, u64::MAX)?.map(Newest::Tables),
+        };
+        Ok(newest.filter(|newest| !newest.version().is_deletion()))
+    }
+
+    /// A snapshot of the tables that has everything up to `base`.
+    fn tables(&mut self, base: u64) -> Result<&Snapshot> {
+        if self.snapshot.as_ref().is_some_and(|(_, known)| *known != base) {
+            self.snapshot = None;
         }
-        self.done.bytes += length as u64;
-        Ok(())
+        match &mut self.snapshot {
+            Some((snapshot, _)) => Ok(snapshot),
+            none => Ok(&none.insert((Snapshot::open(self.database)?, base)).0),
+        }
     }
 
-    fn live_version(&self, key: &str) -> Result<Option<Version>> {
-        Ok(version_at(&self.index, key, u64::MAX)?.filter(|version| !version.is_deletion()))
-    }
-
-    fn current(&self, key: &str) -> Result<Option<KeyValue>> {
-        self.live_version(key)?.map(|version| load(&self.objects, key, &version)).transpose()
+    fn current(&mut self, key: &str) -> Result<Option<KeyValue>> {
+        match self.newest(key)? {
+            None => Ok(None),
+            Some(Newest::Overlay(entry)) => Ok(entry.live()),
+            Some(Newest::Tables(version)) => {
+                let base = self.overlay.base();
+                self.tables(base)?.load(key, &version).map(Some)
+            }
+        }
     }
 }

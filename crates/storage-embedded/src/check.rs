@@ -14,7 +14,9 @@ use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Sto
 
 use crate::{
     fault::Result,
-    format::{EXPIRIES, FORMAT, GAPS, INDEX, META, OBJECTS, Record, Version, meta, split_index_key},
+    format::{EXPIRIES, GAPS, INDEX, META, OBJECTS, Record, Version, meta, split_index_key},
+    history::History,
+    log::LogFile,
     opening::{self, OpenError},
 };
 
@@ -61,12 +63,12 @@ pub fn check(path: impl AsRef<Path>) -> Result<Report, CheckError> {
         Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(what))) => return damaged(what),
         Err(other) => return Err(OpenError::from_redb(path, other).into()),
     }
-    match opening::format_of(&database, path)? {
-        Some(FORMAT) => {}
-        Some(found) => {
-            return Err(OpenError::NewerFormat { path: path.to_owned(), found, supported: FORMAT }.into());
-        }
-        None => return Err(OpenError::NotAStore { path: path.to_owned() }.into()),
+    if opening::check_format(&database, path)?.is_none() {
+        return Err(OpenError::NotAStore { path: path.to_owned() }.into());
+    }
+    match replay_log(&database, path) {
+        Err(OpenError::Damaged { what, .. }) => problems.push(what),
+        replayed => replayed?,
     }
     let mut report = structure(&database).map_err(|fault| CheckError::Read(fault.error))?;
     report.problems.splice(0..0, problems);
@@ -150,7 +152,29 @@ fn check_succession(report: &mut Report, key: &str, version: &Version, newer: Op
     }
 }
 
-/// Opens a store, and recovers it if need be, without changing the file.
+/// Moves what is in the log of the store at `path` into `database`, which [`open_untouched`] has opened. A backup has no
+/// log.
+pub(crate) fn replay_log(database: &Database, path: &Path) -> Result<(), OpenError> {
+    let replay = || -> Result<()> {
+        if opening::is_backup(database)? {
+            return Ok(());
+        }
+        let mut logs: Vec<Box<dyn LogFile>> = Vec::new();
+        for log in opening::log_paths(path) {
+            match File::open(&log) {
+                Ok(file) => logs.push(Box::new(file)),
+                Err(missing) if missing.kind() == io::ErrorKind::NotFound => {}
+                Err(failed) => return Err(failed.into()),
+            }
+        }
+        let options = opening::Options::new(path);
+        let mut history = History::load(database, options.history, options.history_bytes)?;
+        opening::recover(database, &logs, &mut history).map(drop)
+    };
+    replay().map_err(|fault| OpenError::from_fault(path, fault))
+}
+
+/// Opens the tables of a store, and recovers them if need be, without changing the file.
 pub(crate) fn open_untouched(path: &Path) -> Result<Database, OpenError> {
     let io = |source| OpenError::Io { path: path.to_owned(), source };
     let file = File::open(path).map_err(io)?;

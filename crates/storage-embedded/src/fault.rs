@@ -45,6 +45,12 @@ macro_rules! from_redb {
 
 from_redb!(StorageError TableError TransactionError CommitError DatabaseError SetDurabilityError);
 
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        redb::Error::Io(error).into()
+    }
+}
+
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         Fault { error, disk_full: false }

@@ -65,7 +65,7 @@ impl Follower {
     async fn catch_up(&self, mut after: u64, until: u64) -> Result<(), Gone> {
         while after < until {
             let (shared, prefix) = (self.shared.clone(), self.prefix.clone());
-            let read = move || shared.snapshot_after(after)?.events(&prefix, after, until, CATCH_UP_BYTES);
+            let read = move || shared.events(&prefix, after, until, CATCH_UP_BYTES);
             match tokio::task::spawn_blocking(read).await {
                 Ok(Ok((events, reached))) => {
                     self.deliver(events).await?;

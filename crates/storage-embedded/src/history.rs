@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use redb::{Database, ReadableDatabase, ReadableTable, WriteTransaction};
+use redb::{Database, ReadableDatabase, ReadableTable};
 
 use crate::{clock::millis, fault::Result, format::HISTORY};
 
@@ -13,9 +13,9 @@ const RESOLUTION: u64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
-    revision: u64,
-    time: u64,
-    written: u64,
+    pub revision: u64,
+    pub time: u64,
+    pub written: u64,
 }
 
 #[derive(Debug)]
@@ -40,18 +40,16 @@ impl History {
         Ok(Self { samples, written, keep_millis: millis(keep), keep_bytes })
     }
 
-    /// Counts the bytes of a batch that ends at `revision`; stores a sample in its transaction if one is due.
-    pub(crate) fn record(&mut self, transaction: &WriteTransaction, revision: u64, bytes: u64, now: u64) -> Result<()> {
+    /// Counts the bytes of a batch that ends at `revision`. Answers a sample, to be stored with it, if one is due.
+    pub(crate) fn record(&mut self, revision: u64, bytes: u64, now: u64) -> Option<Sample> {
         self.written = self.written.saturating_add(bytes);
         let due = self.samples.back().is_none_or(|last| {
             now.abs_diff(last.time) >= self.keep_millis / RESOLUTION
                 || self.written.saturating_sub(last.written) >= self.keep_bytes / RESOLUTION
         });
-        if due {
-            transaction.open_table(HISTORY)?.insert(revision, (now, self.written))?;
-            self.samples.push_back(Sample { revision, time: now, written: self.written });
-        }
-        Ok(())
+        let sample = Sample { revision, time: now, written: self.written };
+        due.then(|| self.samples.push_back(sample))?;
+        Some(sample)
     }
 
     /// The newest revision that is too old to be kept, or that too much was written after.

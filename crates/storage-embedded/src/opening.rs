@@ -1,4 +1,4 @@
-//! Opening a store: settings, the lock, the format version, and recovery after a crash.
+//! Opening a store: settings, files, the lock, the format version, and recovery after a crash.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -12,16 +12,20 @@ use std::{
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableHandle};
 
 use crate::{
+    apply::apply,
     clock::{Clock, SystemClock},
     fault::Fault,
     format::{EXPIRIES, FORMAT, GAPS, HISTORY, INDEX, META, OBJECTS, meta},
     history::History,
+    log::{Log, LogFile, LogFiles, random},
+    overlay::Load,
+    replay::{Replay, replay},
 };
 
 /// How a store behaves. The defaults are for a single machine that mostly idles.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The file; its folder must exist.
+    /// The file; its folder must exist. Its log is beside it, in files with `.log-0` and `.log-1` added to its name.
     pub path: PathBuf,
     /// Memory for pages of the file.
     pub cache_bytes: usize,
@@ -32,6 +36,11 @@ pub struct Options {
     /// This long after a commit at the latest, the store settles: relaxed commits are durable even if no durable one came
     /// along, and opening after a crash is quick.
     pub relaxed_delay: Duration,
+    /// How many bytes of changes are in the log only before they are moved to the tables. Up to 16 times as many are
+    /// held in memory, then writers wait.
+    pub overlay_bytes: usize,
+    /// How large each of the two files of the log gets before the other one is used.
+    pub log_bytes: u64,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -39,10 +48,12 @@ impl Options {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            cache_bytes: 2 << 20,
+            cache_bytes: 1 << 20,
             history: Duration::from_secs(300),
             history_bytes: 64 << 20,
             relaxed_delay: Duration::from_secs(3),
+            overlay_bytes: 1 << 20,
+            log_bytes: 16 << 20,
             clock: Arc::new(SystemClock),
         }
     }
@@ -62,6 +73,8 @@ pub enum OpenError {
          {supported}: start the newer version, or restore a backup made by this one"
     )]
     NewerFormat { path: PathBuf, found: u64, supported: u64 },
+    #[error("the store {path} has format {found} of an early version that this one cannot read; use that version")]
+    OlderFormat { path: PathBuf, found: u64 },
     #[error("{path} is a backup; restore it to a new path and open that")]
     IsBackup { path: PathBuf },
     #[error("the store {path} is damaged ({what}); restore the last backup")]
@@ -98,6 +111,7 @@ pub(crate) const RESERVE: u64 = 1024;
 /// The numbers of a store that was just opened.
 #[derive(Debug)]
 pub(crate) struct Numbers {
+    pub id: u64,
     pub current: u64,
     pub compacted: u64,
     pub reserved: u64,
@@ -106,18 +120,58 @@ pub(crate) struct Numbers {
     pub next_expiry: Option<u64>,
 }
 
-pub(crate) fn open_or_create_file(options: &Options) -> Result<Database, OpenError> {
+/// What a store is made of.
+pub(crate) struct Files {
+    pub database: Database,
+    pub logs: LogFiles,
+}
+
+pub(crate) fn open_or_create_file(options: &Options) -> Result<Files, OpenError> {
     match open_file(options) {
-        Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => create_file(options, create),
+        Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            let database = create_file(options, create)?;
+            Ok(Files { database, logs: open_logs(&options.path)? })
+        }
         opened => opened,
     }
 }
 
-pub(crate) fn open_file(options: &Options) -> Result<Database, OpenError> {
+pub(crate) fn open_file(options: &Options) -> Result<Files, OpenError> {
     let path = &options.path;
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|source| OpenError::Io { path: path.clone(), source })?;
-    builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error))
+    // This locks it, and with it the log.
+    let database = builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error))?;
+    Ok(Files { database, logs: open_logs(path)? })
+}
+
+pub(crate) fn log_paths(path: &Path) -> [PathBuf; 2] {
+    [".log-0", ".log-1"].map(|suffix| with_suffix(path, suffix))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The log of the store at `path`; made if it is not there.
+fn open_logs(path: &Path) -> Result<LogFiles, OpenError> {
+    let open = |path: PathBuf| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    };
+    let io = |source| OpenError::Io { path: path.to_owned(), source };
+    let [first, second] = log_paths(path);
+    let logs: LogFiles = [Box::new(open(first).map_err(io)?), Box::new(open(second).map_err(io)?)];
+    sync_folder(path).map_err(io)?;
+    Ok(logs)
+}
+
+/// Makes the names of new files durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 /// Makes a new file, which gets its name only once `fill` has filled it: whatever happens, a store is there whole or not
@@ -128,8 +182,7 @@ pub(crate) fn create_file(
 ) -> Result<Database, OpenError> {
     let path = &options.path;
     let io = |source| OpenError::Io { path: path.clone(), source };
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".unfinished");
+    let unfinished = with_suffix(path, ".unfinished");
     let mut new = OpenOptions::new();
     // Values are secrets of the whole cluster: nobody else may read them.
     let file = new.read(true).write(true).create(true).truncate(false).mode(0o600).open(&unfinished).map_err(io)?;
@@ -143,8 +196,7 @@ pub(crate) fn create_file(
     fill(&database).map_err(|fault| OpenError::from_fault(path, fault))?;
     // Unlike a rename, a link does not replace what somebody may have put there meanwhile.
     fs::hard_link(&unfinished, path).and_then(|()| fs::remove_file(&unfinished)).map_err(io)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+    sync_folder(path).map_err(io)?;
     Ok(database)
 }
 
@@ -163,34 +215,79 @@ fn builder(options: &Options) -> redb::Builder {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub database: Arc<Database>,
+    pub log: Log,
     pub numbers: Numbers,
     pub history: History,
 }
 
 impl Opened {
-    pub(crate) fn new(database: Database, options: &Options) -> Result<Self, OpenError> {
-        let numbers = prepare(&database, &options.path)?;
-        let history = History::load(&database, options.history, options.history_bytes)
-            .map_err(|fault| OpenError::from_fault(&options.path, fault))?;
-        Ok(Self { database: Arc::new(database), numbers, history })
+    /// Checks the format, or writes it into a new file; then recovers from a crash if there was one.
+    pub(crate) fn new(files: Files, options: &Options) -> Result<Self, OpenError> {
+        let Files { database, logs } = files;
+        let path = &options.path;
+        if check_format(&database, path)?.is_none() {
+            create(&database).map_err(|fault| OpenError::from_fault(path, fault))?;
+        }
+        let recover = || -> Result<Option<Self>, Fault> {
+            if is_backup(&database)? {
+                return Ok(None);
+            }
+            let mut history = History::load(&database, options.history, options.history_bytes)?;
+            let (id, next_generation) = recover(&database, &logs, &mut history)?;
+            let numbers = read_numbers(&database)?;
+            let log = Log::new(id, logs, next_generation, options.log_bytes)?;
+            Ok(Some(Self { database: Arc::new(database), log, numbers, history }))
+        };
+        match recover() {
+            Ok(Some(opened)) => Ok(opened),
+            Ok(None) => Err(OpenError::IsBackup { path: path.clone() }),
+            Err(fault) => Err(OpenError::from_fault(path, fault)),
+        }
     }
 }
 
-/// Checks the format, or writes it into a new file; then recovers from a crash if there was one.
-fn prepare(database: &Database, path: &Path) -> Result<Numbers, OpenError> {
-    match format_of(database, path)? {
-        Some(FORMAT) => {}
-        Some(found) => return Err(OpenError::NewerFormat { path: path.to_owned(), found, supported: FORMAT }),
-        None => create(database).map_err(|fault| OpenError::from_fault(path, fault))?,
+/// Moves what is in the log into the tables, and skips the revisions that may have been seen by somebody and are lost:
+/// nobody continues from them and nothing is written with them. The revision after that gap is current then, and has no
+/// changes. Answers the identity of the store, and the next generation of its log.
+pub(crate) fn recover(
+    database: &Database,
+    logs: &[Box<dyn LogFile>],
+    history: &mut History,
+) -> Result<(u64, u64), Fault> {
+    let numbers = read_numbers(database)?;
+    let Replay { blocks, next_generation } = replay(logs, numbers.id, numbers.current)?;
+    let mut load = Load { entries: Vec::new(), samples: Vec::new(), until: numbers.current };
+    let mut reserved = numbers.reserved;
+    for block in blocks {
+        reserved = reserved.max(block.stamp.reserved);
+        load.until = block.entries.last().map_or(load.until, |entry| entry.version.revision);
+        let bytes = block.entries.iter().map(|entry| entry.record().encoded_len() as u64).sum();
+        load.samples.extend(history.record(load.until, bytes, block.stamp.time));
+        load.entries.extend(block.entries);
     }
-    let mut numbers = read_numbers(database, path)?;
-    if numbers.reserved > numbers.current {
-        let gap = (numbers.current + 1, numbers.reserved);
-        numbers.reserved = skip_past(database, gap).map_err(|fault| OpenError::from_fault(path, fault))?;
-        numbers.current = gap.1 + 1;
-        numbers.gaps.push(gap);
+    let gap = (reserved > load.until).then_some((load.until + 1, reserved));
+    if gap.is_some() || !load.entries.is_empty() {
+        let mut transaction = database.begin_write()?;
+        // If the machine crashes again, it need not be repaired again.
+        transaction.set_quick_repair(true);
+        apply(&transaction, &load, gap.map_or(reserved, |(_, last)| last + 1 + RESERVE))?;
+        if let Some((first, last)) = gap {
+            transaction.open_table(GAPS)?.insert(last, first)?;
+        }
+        transaction.commit()?;
     }
-    Ok(numbers)
+    Ok((numbers.id, next_generation))
+}
+
+/// Answers whether the file has a format, which is then this one, or has no tables yet.
+pub(crate) fn check_format(database: &Database, path: &Path) -> Result<Option<()>, OpenError> {
+    let path = path.to_owned();
+    match format_of(database, &path)? {
+        None => Ok(None),
+        Some(FORMAT) => Ok(Some(())),
+        Some(found) if found < FORMAT => Err(OpenError::OlderFormat { path, found }),
+        Some(found) => Err(OpenError::NewerFormat { path, found, supported: FORMAT }),
+    }
 }
 
 /// The format version, or `None` of a file without tables.
@@ -217,7 +314,11 @@ pub(crate) fn format_of(database: &Database, path: &Path) -> Result<Option<u64>,
 /// All tables, empty, so that readers find them. One commit: a crash leaves all of it or an empty file.
 pub(crate) fn create(database: &Database) -> Result<(), Fault> {
     let transaction = database.begin_write()?;
-    transaction.open_table(META)?.insert(meta::FORMAT, FORMAT)?;
+    {
+        let mut numbers = transaction.open_table(META)?;
+        numbers.insert(meta::FORMAT, FORMAT)?;
+        numbers.insert(meta::ID, random())?;
+    }
     transaction.open_table(OBJECTS)?;
     transaction.open_table(INDEX)?;
     transaction.open_table(EXPIRIES)?;
@@ -226,33 +327,27 @@ pub(crate) fn create(database: &Database) -> Result<(), Fault> {
     Ok(transaction.commit()?)
 }
 
-fn read_numbers(database: &Database, path: &Path) -> Result<Numbers, OpenError> {
-    let read = || -> Result<Option<Numbers>, Fault> {
-        let transaction = database.begin_read()?;
-        let numbers = transaction.open_table(META)?;
-        let number = |name| Ok::<_, Fault>(numbers.get(name)?.map_or(0, |value| value.value()));
-        if number(meta::BACKUP)? != 0 {
-            return Ok(None);
-        }
-        let mut gaps = Vec::new();
-        for entry in transaction.open_table(GAPS)?.iter()? {
-            let (last, first) = entry?;
-            gaps.push((first.value(), last.value()));
-        }
-        let next_expiry = transaction.open_table(EXPIRIES)?.first()?.map(|(key, _)| key.value().0);
-        Ok(Some(Numbers {
-            current: current_revision(&transaction)?,
-            compacted: number(meta::COMPACTED)?,
-            reserved: number(meta::RESERVED)?,
-            gaps,
-            next_expiry,
-        }))
-    };
-    match read() {
-        Ok(Some(numbers)) => Ok(numbers),
-        Ok(None) => Err(OpenError::IsBackup { path: path.to_owned() }),
-        Err(fault) => Err(OpenError::from_fault(path, fault)),
+pub(crate) fn is_backup(database: &Database) -> Result<bool, Fault> {
+    Ok(database.begin_read()?.open_table(META)?.get(meta::BACKUP)?.is_some_and(|value| value.value() != 0))
+}
+
+fn read_numbers(database: &Database) -> Result<Numbers, Fault> {
+    let transaction = database.begin_read()?;
+    let numbers = transaction.open_table(META)?;
+    let number = |name| Ok::<_, Fault>(numbers.get(name)?.map_or(0, |value| value.value()));
+    let mut gaps = Vec::new();
+    for entry in transaction.open_table(GAPS)?.iter()? {
+        let (last, first) = entry?;
+        gaps.push((first.value(), last.value()));
     }
+    Ok(Numbers {
+        id: number(meta::ID)?,
+        current: current_revision(&transaction)?,
+        compacted: number(meta::COMPACTED)?,
+        reserved: number(meta::RESERVED)?,
+        gaps,
+        next_expiry: transaction.open_table(EXPIRIES)?.first()?.map(|(key, _)| key.value().0),
+    })
 }
 
 /// The newest revision in a snapshot. The newest record may have been swept, but then everything up to the compaction
@@ -262,18 +357,4 @@ pub(crate) fn current_revision(snapshot: &ReadTransaction) -> Result<u64, Fault>
     let compacted = snapshot.open_table(META)?.get(meta::COMPACTED)?.map_or(0, |value| value.value());
     let past_gaps = snapshot.open_table(GAPS)?.last()?.map_or(0, |(last, _)| last.value() + 1);
     Ok(newest.max(compacted).max(past_gaps))
-}
-
-/// Records that the revisions of `gap` may have been seen by somebody and are lost, so that nobody continues from them
-/// and nothing is written with them. The revision after the gap is current then, and has no changes. Answers up to where
-/// revisions are reserved.
-pub(crate) fn skip_past(database: &Database, (first, last): (u64, u64)) -> Result<u64, Fault> {
-    let reserved = last + 1 + RESERVE;
-    let mut transaction = database.begin_write()?;
-    // If the machine crashes again, it need not be repaired again.
-    transaction.set_quick_repair(true);
-    transaction.open_table(GAPS)?.insert(last, first)?;
-    transaction.open_table(META)?.insert(meta::RESERVED, reserved)?;
-    transaction.commit()?;
-    Ok(reserved)
 }

@@ -5,33 +5,35 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
-        mpsc,
     },
     thread,
 };
 
 use async_trait::async_trait;
 use redb::{Database, StorageBackend};
-use storage::{At, Error, KeyValue, Outcome, Page, Range, Revision, Store, Transaction, Watch};
+use storage::{At, Error, KeyValue, Outcome, Page, Range, Revision, Store, Transaction, Watch, WatchEvent};
 use tokio::sync::oneshot;
 
 use crate::{
     backup::{self, BackupError},
     check::{self, Report},
-    committer::Request,
     fault::Result,
     follow,
+    handover::{Handover, Settling},
     hub::{End, Event, Hub},
-    opening::{self, OpenError, Opened, Options},
-    snapshot::Snapshot,
+    log::LogFile,
+    opening::{self, Files, OpenError, Opened, Options},
+    overlay::Overlay,
+    queue::Queue,
+    snapshot::{Events, Snapshot},
     supervisor::Supervisor,
 };
 
-/// A store in one file, used by one process. Dropping it closes it.
+/// A store in a file and its log, used by one process. Dropping it closes it.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
-    requests: mpsc::Sender<Request>,
+    queue: Arc<Queue>,
     committer: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
@@ -39,8 +41,15 @@ pub struct EmbeddedStore {
 pub(crate) struct Shared {
     /// `None` while the disk fails, and once closed.
     database: RwLock<Option<Arc<Database>>>,
+    /// What is committed and not in the database yet.
+    pub overlay: Overlay,
+    pub handover: Handover,
     /// The newest revision. Set after its commit and before its acknowledgement.
     current: AtomicU64,
+    /// Everything up to this revision is durably in the database.
+    checkpoint: AtomicU64,
+    /// The revision that no visible commit exceeds unless it is durable.
+    reserved: AtomicU64,
     /// Reads below this revision are refused. Raised before the sweep that makes it necessary.
     oldest: AtomicU64,
     gaps: RwLock<Vec<(u64, u64)>>,
@@ -53,42 +62,51 @@ pub(crate) struct Shared {
 impl EmbeddedStore {
     /// Opens the store at `options.path`, or makes a new one there. Blocks on the disk.
     pub fn open(options: Options) -> Result<Self, OpenError> {
-        let database = opening::open_or_create_file(&options)?;
-        Self::start(database, options, opening::open_file)
+        let files = opening::open_or_create_file(&options)?;
+        Self::start(files, options, opening::open_file)
     }
 
-    /// On another disk than a file, which `backend` answers whenever it is asked; its `path` is used in messages only.
+    /// On another disk than files, which `disk` answers whenever it is asked: the place of the tables, and the two of
+    /// the log. The `path` of the options is used in messages only.
     pub fn open_on<B: StorageBackend>(
-        backend: impl Fn() -> B + Send + 'static,
+        disk: impl Fn() -> (B, [Box<dyn LogFile>; 2]) + Send + 'static,
         options: Options,
     ) -> Result<Self, OpenError> {
-        let open = move |options: &Options| opening::open_backend(backend(), options);
+        let open = move |options: &Options| {
+            let (backend, logs) = disk();
+            Ok(Files { database: opening::open_backend(backend, options)?, logs })
+        };
         Self::start(open(&options)?, options, open)
     }
 
     fn start(
-        database: Database,
+        files: Files,
         options: Options,
-        reopen: impl Fn(&Options) -> Result<Database, OpenError> + Send + 'static,
+        reopen: impl Fn(&Options) -> Result<Files, OpenError> + Send + 'static,
     ) -> Result<Self, OpenError> {
-        let opened = Opened::new(database, &options)?;
+        let opened = Opened::new(files, &options)?;
+        let numbers = &opened.numbers;
         let shared = Arc::new(Shared {
             database: RwLock::new(Some(opened.database.clone())),
-            current: AtomicU64::new(opened.numbers.current),
-            oldest: AtomicU64::new(opened.numbers.compacted),
-            gaps: RwLock::new(opened.numbers.gaps.clone()),
+            overlay: Overlay::new(numbers.current),
+            handover: Handover::default(),
+            current: AtomicU64::new(numbers.current),
+            checkpoint: AtomicU64::new(numbers.current),
+            reserved: AtomicU64::new(numbers.reserved),
+            oldest: AtomicU64::new(numbers.compacted),
+            gaps: RwLock::new(numbers.gaps.clone()),
             in_flight: AtomicUsize::new(0),
-            hub: Hub::new(opened.numbers.current),
+            hub: Hub::new(numbers.current),
             failure: Mutex::new(None),
         });
-        let (requests, receiver) = mpsc::channel();
+        let queue = Arc::new(Queue::default());
         let path = options.path.clone();
-        let supervisor = Supervisor { shared: shared.clone(), requests: receiver, options, reopen: Box::new(reopen) };
+        let supervisor = Supervisor { shared: shared.clone(), queue: queue.clone(), options, reopen: Box::new(reopen) };
         let committer = thread::Builder::new()
             .name("store".into())
             .spawn(move || supervisor.run(opened))
             .map_err(|source| OpenError::Io { path, source })?;
-        Ok(Self { shared, requests, committer: Mutex::new(Some(committer)) })
+        Ok(Self { shared, queue, committer: Mutex::new(Some(committer)) })
     }
 
     /// Makes everything durable and gives the file up, as soon as reads that are under way have ended.
@@ -99,13 +117,13 @@ impl EmbeddedStore {
     }
 
     fn stop(&self) -> Option<thread::JoinHandle<()>> {
-        // Fails if the committer has ended already.
-        let _ = self.requests.send(Request::Close);
+        self.queue.close();
         self.committer.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Copies the store as it is now to a new file, while it is in use. See [`crate::restore`].
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<Revision, BackupError> {
+        self.settle().await?;
         let (shared, to) = (self.shared.clone(), to.as_ref().to_owned());
         let copy = tokio::task::spawn_blocking(move || backup::backup(&*shared.database()?, &to));
         copy.await.map_err(|stopped| BackupError::from(unavailable(&stopped)))?
@@ -114,13 +132,18 @@ impl EmbeddedStore {
     /// Checks that the contents agree with each other, while the store is in use. [`crate::check`] also finds damage by
     /// checksums, in a store that is closed.
     pub async fn check(&self) -> Result<Report, Error> {
+        self.settle().await?;
         let shared = self.shared.clone();
         let checked = tokio::task::spawn_blocking(move || check::structure(&*shared.database()?));
         Ok(checked.await.map_err(|stopped| unavailable(&stopped))??)
     }
 
-    fn send(&self, request: Request) -> Result<(), Error> {
-        self.requests.send(request).map_err(|_| self.shared.stopped())
+    /// Everything up to now is in the database, and swept.
+    async fn settle(&self) -> Result<(), Error> {
+        let (done, settled) = oneshot::channel();
+        let request = Settling { until: self.shared.current(), oldest: self.shared.oldest(), done };
+        self.shared.handover.settle(request);
+        settled.await.map_err(|_| self.shared.stopped())
     }
 }
 
@@ -152,8 +175,28 @@ impl Shared {
         self.hub.publish(events, current);
     }
 
+    pub(crate) fn checkpoint(&self) -> u64 {
+        self.checkpoint.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn checkpointed(&self, revision: u64) {
+        self.checkpoint.store(revision, Ordering::Release);
+    }
+
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Acquire)
+    }
+
+    /// That no visible commit exceeds this unless it is durable is on disk.
+    pub(crate) fn reserve(&self, revision: u64) {
+        self.reserved.store(revision, Ordering::Release);
+    }
+
+    /// History below `revision` is not served any more, and may be swept.
     pub(crate) fn raise_oldest(&self, revision: u64) {
-        self.oldest.fetch_max(revision, Ordering::AcqRel);
+        if self.oldest.fetch_max(revision, Ordering::AcqRel) < revision {
+            self.handover.wake_applier();
+        }
     }
 
     pub(crate) fn oldest(&self) -> u64 {
@@ -168,11 +211,16 @@ impl Shared {
 
     /// The store has been opened again.
     pub(crate) fn resume(&self, opened: &Opened) {
-        *self.gaps.write().unwrap_or_else(PoisonError::into_inner) = opened.numbers.gaps.clone();
-        self.current.store(opened.numbers.current, Ordering::Release);
+        let numbers = &opened.numbers;
+        self.overlay.reset(numbers.current);
+        self.handover.reset();
+        *self.gaps.write().unwrap_or_else(PoisonError::into_inner) = numbers.gaps.clone();
+        self.checkpointed(numbers.current);
+        self.reserve(numbers.reserved);
+        self.current.store(numbers.current, Ordering::Release);
         *self.database.write().unwrap_or_else(PoisonError::into_inner) = Some(opened.database.clone());
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.hub.resume(opened.numbers.current);
+        self.hub.resume(numbers.current);
     }
 
     /// Nothing will be read or written any more.
@@ -221,19 +269,15 @@ impl Shared {
         gap.map_or(revision, |(_, last)| last + 1)
     }
 
-    /// A snapshot in which the events after `revision` are complete.
-    pub(crate) fn snapshot_after(&self, revision: u64) -> Result<Snapshot> {
-        Ok(self.snapshot(Some(Revision(revision)))?.0)
-    }
-
-    /// A snapshot, and the revision to read in it.
-    fn snapshot(&self, revision: Option<Revision>) -> Result<(Snapshot, u64)> {
+    /// Reads at a revision, by default the current one. `read` is given the revision; it looks at the overlay before it
+    /// opens a snapshot.
+    fn read<T>(&self, revision: Option<Revision>, read: impl Fn(&Database, u64) -> Result<T>) -> Result<At<T>> {
         loop {
             let wanted = revision.map_or_else(|| self.current(), |revision| revision.0);
-            let snapshot = Snapshot::open(&*self.database()?)?;
+            let value = read(&*self.database()?, wanted);
             // Only now: what was swept before the snapshot was taken shows in the oldest revision by now.
             match self.check_revision(wanted) {
-                Ok(()) => return Ok((snapshot, wanted)),
+                Ok(()) => return Ok(At { revision: Revision(wanted), value: value? }),
                 // What was current has been compacted since.
                 Err(_) if revision.is_none() => continue,
                 Err(refused) => return Err(refused),
@@ -242,14 +286,42 @@ impl Shared {
     }
 
     fn get(&self, key: &str, revision: Option<Revision>) -> Result<At<Option<KeyValue>>> {
-        let (snapshot, revision) = self.snapshot(revision)?;
-        Ok(At { revision: Revision(revision), value: snapshot.get(key, revision)? })
+        self.read(revision, |database, at| match self.overlay.find(key, at) {
+            (Some(entry), _) => Ok(entry.live()),
+            (None, _) => Snapshot::open(database)?.get(key, at),
+        })
     }
 
     fn range(&self, range: &Range) -> Result<At<Page>> {
-        let (snapshot, revision) = self.snapshot(range.revision)?;
-        let value = snapshot.range(&range.prefix, range.after.as_deref(), range.limit, revision)?;
-        Ok(At { revision: Revision(revision), value })
+        let after = range.after.as_deref();
+        self.read(range.revision, |database, at| {
+            let overlay = self.overlay.range(&range.prefix, after, at);
+            Snapshot::open(database)?.range(&range.prefix, after, range.limit, at, overlay)
+        })
+    }
+
+    /// The events after `after` and up to `until` of keys with `prefix`; and up to which revision they are complete,
+    /// which is less than `until` once the events have `enough` bytes.
+    pub(crate) fn events(&self, prefix: &str, after: u64, until: u64, enough: usize) -> Result<(Vec<WatchEvent>, u64)> {
+        let read = self.read(Some(Revision(after)), |database, after| {
+            let (entries, base) = self.overlay.entries(after, until, enough);
+            let (mut events, mut reached) = (Events::default(), after);
+            if after < base {
+                let until = until.min(base);
+                (events, reached) = Snapshot::open(database)?.events(prefix, after, until, enough)?;
+                if reached < until {
+                    return Ok((events.events, reached));
+                }
+            }
+            for entry in &entries {
+                reached = entry.version.revision;
+                if entry.key.starts_with(prefix) {
+                    events.push(reached, entry.change(), entry.bytes());
+                }
+            }
+            Ok((events.events, reached))
+        });
+        Ok(read?.value)
     }
 }
 
@@ -290,7 +362,9 @@ impl Store for EmbeddedStore {
         transaction.validate()?;
         let (reply, outcome) = oneshot::channel();
         let _in_flight = InFlight::enter(&self.shared.in_flight);
-        self.send(Request::Commit { transaction, reply })?;
+        if !self.queue.push((transaction, reply)) {
+            return Err(self.shared.stopped());
+        }
         outcome.await.map_err(|_| self.shared.stopped())
     }
 
@@ -309,8 +383,7 @@ impl Store for EmbeddedStore {
         if revision.0 > current {
             return Err(Error::FutureRevision { requested: revision, current: Revision(current) });
         }
-        let oldest = self.shared.past_gap(revision.0);
-        self.shared.raise_oldest(oldest);
-        self.send(Request::Compact(oldest))
+        self.shared.raise_oldest(self.shared.past_gap(revision.0));
+        Ok(())
     }
 }

@@ -1,35 +1,35 @@
-//! Keeps the committer going. When the disk is full, redb accepts nothing more until the file is opened again; so that is
-//! done, as after a crash, until it works. Meanwhile everything answers `Unavailable`. Watches stay open; if something is
+//! Keeps the committer and the applier going. When the disk is full, redb accepts nothing more until the file is opened
+//! again; so that is done, as after a crash, until it works. Meanwhile everything answers `Unavailable`. Watches stay open; if something is
 //! lost that they may have seen, they then end with `Compacted`. After any other failure the store stays down: what the
 //! system then says is in the file may not be on the disk, so the machine needs a look first.
 
 use std::{
     panic::{self, AssertUnwindSafe},
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
+    sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
-use redb::Database;
 use storage::Error;
 
 use crate::{
-    committer::{Committer, Request},
+    applier::Applier,
+    committer::Committer,
     fault::{Result, damaged},
+    handover::Stop,
     hub::End,
-    opening::{OpenError, Opened, Options},
+    opening::{Files, OpenError, Opened, Options},
+    queue::{Gather, Queue},
     store::Shared,
 };
 
 const RETRY: Duration = Duration::from_secs(1);
 
-pub(crate) type Reopen = Box<dyn Fn(&Options) -> Result<Database, OpenError> + Send>;
+pub(crate) type Reopen = Box<dyn Fn(&Options) -> Result<Files, OpenError> + Send>;
 
 pub(crate) struct Supervisor {
     pub shared: Arc<Shared>,
-    pub requests: Receiver<Request>,
+    pub queue: Arc<Queue>,
     pub options: Options,
     /// Opens what exists; it never makes a new store.
     pub reopen: Reopen,
@@ -55,28 +55,47 @@ impl Supervisor {
             tracing::info!("the store can write again");
         };
         self.shared.end(end);
+        self.queue.end();
     }
 
+    /// Until the store is closed, or one of the two threads fails.
     fn commit(&self, opened: Opened) -> Result<()> {
-        let committer = Committer::new(&self.shared, &self.requests, &self.options, opened);
-        // redb panics on some kinds of damage; nobody must wait for answers that will not come.
-        panic::catch_unwind(AssertUnwindSafe(|| committer.run()))
-            .unwrap_or_else(|_| Err(damaged("writing panicked: check the store, and restore a backup if need be")))
+        let applier = Applier::new(&self.shared, &self.options, &opened);
+        let committer = Committer::new(&self.shared, &self.queue, &self.options, opened);
+        let (handover, queue) = (&self.shared.handover, &self.queue);
+        thread::scope(|scope| {
+            let applying = thread::Builder::new().name("store-applier".into()).spawn_scoped(scope, move || {
+                let applied = without_panic(|| applier.run());
+                if applied.is_err() {
+                    handover.applier_failed();
+                    queue.interrupt();
+                }
+                applied
+            })?;
+            let committed = without_panic(|| committer.run());
+            handover.stop(if committed.is_ok() { Stop::Clean } else { Stop::Now });
+            let applied = without_panic(|| applying.join().unwrap_or(Ok(())));
+            match (applied, committed) {
+                (Err(applied), Err(committed)) if applied.disk_full => Err(committed),
+                (applied, committed) => applied.and(committed),
+            }
+        })
     }
 
     /// Tries to open the store again until that works, or until the store is closed.
     fn recover(&self) -> Option<Opened> {
         let mut next_attempt = Instant::now();
         loop {
-            match self.requests.recv_timeout(next_attempt.saturating_duration_since(Instant::now())) {
-                Ok(Request::Close) | Err(RecvTimeoutError::Disconnected) => return None,
-                // Not replying says that it cannot be done now.
-                Ok(Request::Commit { .. }) => continue,
-                // Remembered as the oldest revision that is served.
-                Ok(Request::Compact(_)) => continue,
-                Err(RecvTimeoutError::Timeout) => {}
+            let pause = next_attempt.saturating_duration_since(Instant::now());
+            // Not replying says that it cannot be done now.
+            drop(self.queue.take(Some(pause), Gather::default()));
+            if self.queue.is_closing() {
+                return None;
             }
-            match (self.reopen)(&self.options).and_then(|database| Opened::new(database, &self.options)) {
+            if Instant::now() < next_attempt {
+                continue;
+            }
+            match (self.reopen)(&self.options).and_then(|files| Opened::new(files, &self.options)) {
                 Ok(opened) => return Some(opened),
                 Err(error) => {
                     tracing::warn!(%error, "the store cannot be opened again yet");
@@ -86,4 +105,10 @@ impl Supervisor {
             next_attempt = Instant::now() + RETRY;
         }
     }
+}
+
+/// redb panics on some kinds of damage; nobody must wait for answers that will not come.
+fn without_panic(run: impl FnOnce() -> Result<()>) -> Result<()> {
+    panic::catch_unwind(AssertUnwindSafe(run))
+        .unwrap_or_else(|_| Err(damaged("writing panicked: check the store, and restore a backup if need be")))
 }

@@ -6,10 +6,16 @@ use std::{
 };
 
 use redb::StorageBackend;
+use storage_embedded::LogFile;
 
 use super::Random;
 
 const SECTOR: usize = 512;
+
+/// The tables, and the two files of the log.
+pub const FILES: usize = 3;
+
+pub type Image = [Vec<u8>; FILES];
 
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -24,18 +30,30 @@ pub struct Disk {
     failing: Arc<Mutex<Option<io::ErrorKind>>>,
 }
 
+/// One file of a disk.
+#[derive(Clone, Debug)]
+pub struct DiskFile {
+    disk: Disk,
+    number: usize,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// What was on the disk before the log.
-    start: Vec<u8>,
-    now: Vec<u8>,
-    log: Vec<Op>,
+    start: Image,
+    now: Image,
+    /// What happened, and to which file.
+    log: Vec<(usize, Op)>,
 }
 
 impl Disk {
-    pub fn with(image: Vec<u8>) -> Self {
+    pub fn with(image: Image) -> Self {
         let state = State { start: image.clone(), now: image, log: Vec::new() };
         Self { state: Arc::new(Mutex::new(state)), failing: Arc::default() }
+    }
+
+    pub fn file(&self, number: usize) -> DiskFile {
+        DiskFile { disk: self.clone(), number }
     }
 
     /// From now on, every write fails like this.
@@ -49,25 +67,31 @@ impl Disk {
     }
 
     pub fn syncs(&self) -> usize {
-        self.state.lock().unwrap().log.iter().filter(|op| matches!(op, Op::Sync)).count()
+        self.state.lock().unwrap().log.iter().filter(|(_, op)| matches!(op, Op::Sync)).count()
     }
 
     /// What is on the disk now, as after a kill.
-    pub fn image(&self) -> Vec<u8> {
+    pub fn image(&self) -> Image {
         self.state.lock().unwrap().now.clone()
     }
 
-    /// What may be left if the power fails after the first `position` operations: everything up to the last sync; of
-    /// what came after, any part, in any order, down to single sectors.
-    pub fn after_power_loss(&self, position: usize, random: &mut Random) -> Vec<u8> {
+    /// What is left if the power fails now and nothing survives that was not synced.
+    pub fn synced_image(&self) -> Image {
+        self.state.lock().unwrap().left(usize::MAX).0
+    }
+
+    /// Loses what was not synced, as a system may that fails to write.
+    pub fn lose_unsynced(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.now = state.left(usize::MAX).0;
+        (state.start, state.log) = (state.now.clone(), Vec::new());
+    }
+
+    /// What may be left if the power fails after the first `position` operations: of each file everything up to its last
+    /// sync; of what came after, any part, in any order, down to single sectors.
+    pub fn after_power_loss(&self, position: usize, random: &mut Random) -> Image {
         let state = self.state.lock().unwrap();
-        let log = &state.log[..position];
-        let synced = log.iter().rposition(|op| matches!(op, Op::Sync)).map_or(0, |sync| sync + 1);
-        let mut image = state.start.clone();
-        for op in &log[..synced] {
-            apply(&mut image, op, |_| true);
-        }
-        let mut unsynced: Vec<&Op> = log[synced..].iter().collect();
+        let (mut image, mut unsynced) = state.left(position);
         // How much of it got to the disk varies from nothing to everything.
         let survival = random.below(101);
         if random.chance(50) {
@@ -75,13 +99,34 @@ impl Disk {
                 unsynced.swap(i, random.below(i as u64 + 1) as usize);
             }
         }
-        for op in unsynced {
+        for (file, op) in unsynced {
             if random.chance(survival) {
                 let torn = random.chance(20);
-                apply(&mut image, op, |_| !torn || random.chance(50));
+                apply(&mut image[*file], op, |_| !torn || random.chance(50));
             }
         }
         image
+    }
+}
+
+impl State {
+    /// What is durable after the first `position` operations, and the operations that are not.
+    fn left(&self, position: usize) -> (Image, Vec<&(usize, Op)>) {
+        let log = &self.log[..position.min(self.log.len())];
+        let synced: [usize; FILES] = std::array::from_fn(|number| {
+            log.iter().rposition(|(file, op)| *file == number && matches!(op, Op::Sync)).map_or(0, |sync| sync + 1)
+        });
+        let mut image = self.start.clone();
+        let mut unsynced = Vec::new();
+        for (at, entry) in log.iter().enumerate() {
+            let (file, op) = entry;
+            if at < synced[*file] {
+                apply(&mut image[*file], op, |_| true);
+            } else {
+                unsynced.push(entry);
+            }
+        }
+        (image, unsynced)
     }
 }
 
@@ -107,29 +152,37 @@ fn apply(image: &mut Vec<u8>, op: &Op, mut arrives: impl FnMut(usize) -> bool) {
     }
 }
 
-impl Disk {
+impl DiskFile {
     fn act(&self, op: Op) -> io::Result<()> {
-        if let Some(failure) = *self.failing.lock().unwrap() {
+        if let Some(failure) = *self.disk.failing.lock().unwrap() {
             return Err(failure.into());
         }
-        let mut state = self.state.lock().unwrap();
-        apply(&mut state.now, &op, |_| true);
-        state.log.push(op);
+        let mut state = self.disk.state.lock().unwrap();
+        apply(&mut state.now[self.number], &op, |_| true);
+        state.log.push((self.number, op));
+        Ok(())
+    }
+
+    fn size(&self) -> u64 {
+        self.disk.state.lock().unwrap().now[self.number].len() as u64
+    }
+
+    fn get(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.disk.state.lock().unwrap();
+        let offset = offset as usize;
+        let found = state.now[self.number].get(offset..offset + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        out.copy_from_slice(found);
         Ok(())
     }
 }
 
-impl StorageBackend for Disk {
+impl StorageBackend for DiskFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.state.lock().unwrap().now.len() as u64)
+        Ok(self.size())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.state.lock().unwrap();
-        let offset = offset as usize;
-        let found = state.now.get(offset..offset + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        out.copy_from_slice(found);
-        Ok(())
+        self.get(offset, out)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -142,5 +195,23 @@ impl StorageBackend for Disk {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.act(Op::Write(offset, data.into()))
+    }
+}
+
+impl LogFile for DiskFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.size())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.get(offset, out)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.act(Op::Write(offset, data.into()))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.act(Op::Sync)
     }
 }

@@ -13,7 +13,7 @@ use self::disk::Disk;
 
 pub fn open_on(disk: &Disk, options: Options) -> Result<EmbeddedStore, OpenError> {
     let disk = disk.clone();
-    EmbeddedStore::open_on(move || disk.clone(), options)
+    EmbeddedStore::open_on(move || (disk.file(0), [Box::new(disk.file(1)), Box::new(disk.file(2))]), options)
 }
 
 /// SplitMix64.
