@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use hyper::{
-    Request, Response,
+    Method, Request, Response,
     body::Incoming,
     header::{self, HeaderValue},
 };
@@ -26,13 +26,19 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Answers one request, whatever it is.
 pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<Incoming>) -> Response<Body> {
     let gzip = compression::accepted(request.headers());
+    let head = request.method() == Method::HEAD;
     // A panic is one client's bad luck, not everybody's.
     let answer = AssertUnwindSafe(permitted(server, peer, request)).catch_unwind().await;
     let response = answer.unwrap_or_else(|_| {
         tracing::error!("a request handler panicked");
         respond::status(&Status::internal("apiserver panic'd"))
     });
-    if gzip { compression::compress(response) } else { response }
+    match (head, gzip) {
+        // Over HTTP/2 nobody else leaves the body out.
+        (true, _) => respond::head_only(response),
+        (false, true) => compression::compress(response),
+        (false, false) => response,
+    }
 }
 
 async fn permitted(server: Arc<Server>, peer: Identity, request: Request<Incoming>) -> Response<Body> {

@@ -28,7 +28,7 @@ pub struct RequestInfo {
 impl RequestInfo {
     pub fn read(method: &Method, path: &str, query: &str) -> Self {
         let mut info = Self { path: path.to_owned(), verb: method_verb(method), ..Self::default() };
-        let raw: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let raw: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
         let mut parts = match raw.as_slice() {
             ["api", version, rest @ ..] if !version.is_empty() => {
                 info.version = (*version).to_owned();
@@ -51,6 +51,10 @@ impl RequestInfo {
             (deprecated_watch, parts) = (true, rest);
         }
         let Some(first) = parts.first() else { return info };
+        // Nothing has an empty name; what is proxied may have any path.
+        if parts.iter().position(|p| p.is_empty()).is_some_and(|at| at < 5 && !parts[..at].contains(&"proxy")) {
+            return info;
+        }
         info.is_resource = true;
         if *first == "namespaces" && parts.len() > 1 {
             info.namespace = decoded(parts[1]);
@@ -209,6 +213,9 @@ mod tests {
     #[test]
     fn other_paths_are_not_resources() {
         for path in ["/", "/api", "/api/v1", "/apis", "/apis/apps/v1", "/healthz", "/apis/apps"] {
+            assert!(!RequestInfo::read(&Method::GET, path, "").is_resource, "{path}");
+        }
+        for path in ["//api/v1/pods", "/api/v1//pods", "/api/v1/namespaces//pods", "/api/v1/namespaces/a/pods//p"] {
             assert!(!RequestInfo::read(&Method::GET, path, "").is_resource, "{path}");
         }
     }

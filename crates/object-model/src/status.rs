@@ -294,9 +294,10 @@ impl Status {
     }
 
     /// The resource knows no such verb.
-    pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
-        let message = format!("{action} is not supported on resources of kind {}", quote(&resource.to_string()));
-        Self::failure(405, Reason::METHOD_NOT_ALLOWED, message, Some(Details::of(resource, "")))
+    /// The path exists, but not with this method.
+    pub fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::failure(405, Reason::METHOD_NOT_ALLOWED, message, Some(Details::default()))
     }
 
     /// Nothing was done; trying again may help.

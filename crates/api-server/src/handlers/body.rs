@@ -1,8 +1,14 @@
 //! Bodies of requests: read within limits, and decoded whatever their form.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::{HeaderMap, body::Incoming, header::CONTENT_TYPE};
+use hyper::{
+    HeaderMap,
+    body::{Body, Incoming},
+    header::CONTENT_TYPE,
+};
 use object_model::status::Status;
 
 /// The largest body of a request.
@@ -36,17 +42,23 @@ pub fn content_type(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
+/// How much of a refused body is taken, so that its sender gets to read why.
+const DISCARD_BYTES: usize = 16 << 20;
+const DISCARD_WITHIN: Duration = Duration::from_secs(1);
+
 /// All of a body, unless it is too large.
 pub async fn read(mut body: Incoming) -> Result<Bytes, Status> {
-    let too_large = || Status::request_entity_too_large(format!("limit is {MAX_BODY_BYTES}"));
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(too_large(body));
+    }
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| Status::bad_request(format!("the body could not be read: {e}")))?;
         if let Ok(data) = frame.into_data() {
             if all.len() + data.len() > MAX_BODY_BYTES {
-                return Err(too_large());
+                return Err(too_large(body));
             }
-            if all.is_empty() && body.size_hint_is_done() {
+            if all.is_empty() && body.is_end_stream() {
                 return Ok(data);
             }
             all.extend_from_slice(&data);
@@ -55,12 +67,13 @@ pub async fn read(mut body: Incoming) -> Result<Bytes, Status> {
     Ok(all.freeze())
 }
 
-trait Done {
-    fn size_hint_is_done(&self) -> bool;
-}
-
-impl Done for Incoming {
-    fn size_hint_is_done(&self) -> bool {
-        hyper::body::Body::is_end_stream(self)
-    }
+/// Refuses a body. A connection that is closed on a sender loses the answer with it, so the rest is read and dropped.
+fn too_large(mut body: Incoming) -> Status {
+    tokio::spawn(tokio::time::timeout(DISCARD_WITHIN, async move {
+        let mut taken = 0;
+        while let (true, Some(Ok(frame))) = (taken < DISCARD_BYTES, body.frame().await) {
+            taken += frame.data_ref().map_or(0, Bytes::len);
+        }
+    }));
+    Status::request_entity_too_large(format!("limit is {MAX_BODY_BYTES}"))
 }

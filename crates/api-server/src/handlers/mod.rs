@@ -14,10 +14,7 @@ mod write;
 use std::sync::Arc;
 
 use hyper::{Request, Response, StatusCode, body::Incoming, header};
-use object_model::{
-    identity::GroupResource,
-    status::{Reason, Status},
-};
+use object_model::status::{Reason, Status};
 
 use crate::{
     Server,
@@ -67,9 +64,7 @@ pub async fn handle(
     let Some(resource) = served.find(&info.group, &info.version, &info.resource).cloned() else {
         return Err(Status::path_not_found());
     };
-    if resource.namespaced && info.namespace.is_empty() && !matches!(info.verb, "list" | "watch") {
-        return Err(Status::path_not_found());
-    }
+    route(info, &resource)?;
     let query = request.uri().query().unwrap_or_default().to_owned();
     let call = Call { server, context, info, resource, query };
     let verbs = match info.subresource.as_str() {
@@ -77,8 +72,7 @@ pub async fn handle(
         name => &call.resource.subresource(name).ok_or_else(Status::path_not_found)?.verbs,
     };
     if !verbs.iter().any(|v| **v == *info.verb) {
-        let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
-        return Err(Status::method_not_supported(&resource, info.verb));
+        return Err(Status::method_not_allowed());
     }
     match (info.subresource.as_str(), info.verb) {
         ("scale", _) => scale::handle(&call, request).await,
@@ -101,6 +95,24 @@ pub async fn handle(
 fn not_served(call: &Call<'_>) -> Status {
     let message = format!("{}/{} is not served by this version of ferry", call.info.resource, call.info.subresource);
     Status::failure(501, Reason::METHOD_NOT_ALLOWED, message, None)
+}
+
+/// Is there such a path for the resource, and does it have the method? The verbs of the resource are another matter.
+fn route(info: &RequestInfo, resource: &Resource) -> Result<(), Status> {
+    let inside = !info.namespace.is_empty();
+    // The path of a namespace names it twice over: as what is asked for, and as what is around it.
+    let itself = info.group.is_empty() && info.resource == "namespaces" && info.namespace == info.name;
+    let misplaced = if resource.namespaced { !inside && !info.name.is_empty() } else { inside && !itself };
+    if misplaced || (!info.rest.is_empty() && info.subresource != "proxy") {
+        return Err(Status::path_not_found());
+    }
+    let allowed = match info.verb {
+        "create" => info.name.is_empty() || !info.subresource.is_empty(),
+        "update" | "patch" => !info.name.is_empty(),
+        _ => true,
+    };
+    let everywhere = resource.namespaced && !inside && !matches!(info.verb, "list" | "watch");
+    if everywhere || !allowed { Err(Status::method_not_allowed()) } else { Ok(()) }
 }
 
 /// A plain text answer.

@@ -265,12 +265,25 @@ pub fn answer(code: StatusCode, encoding: Encoding, json: Bytes) -> Response<Bod
 
 /// An error or a success without an object.
 pub fn status(status: &Status) -> Response<Body> {
-    let code = StatusCode::from_u16(status.code as u16).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    // Kubernetes leaves the code out of a success.
+    let code = match (&*status.status, u16::try_from(status.code).ok().and_then(|c| StatusCode::from_u16(c).ok())) {
+        ("Success", None) => StatusCode::OK,
+        (_, code) => code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+    };
     let mut response = answer(code, Encoding::Json, serde_json::to_vec(status).unwrap_or_default().into());
     if let Some(seconds) = status.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
     response
+}
+
+/// The answer to HEAD: what the answer to GET says of itself, without its body.
+pub fn head_only(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if let Body::Full(bytes) = body {
+        head.headers.insert(header::CONTENT_LENGTH, bytes.len().into());
+    }
+    Response::from_parts(head, Body::Empty)
 }
 
 /// Which form a request asked for, and how much of it in tables.

@@ -14,7 +14,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use hyper::{HeaderMap, Response, header};
-use object_model::status::Status;
+use object_model::status::{Reason, Status};
 use storage::Revision;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -40,10 +40,20 @@ const BURST_BYTES: usize = 64 << 10;
 pub async fn watch(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>, Status> {
     let options = ListOptions::read(&call.query)?;
     let (_, writer) = negotiate(call, headers, options.include_object.as_deref())?;
-    let start = begin(call, &options).await?;
-    let cache = call.server.registry.cache.clone();
-    let stream = WatchStream::new(cache, writer, start, call.server.drain.clone());
-    let mut response = Response::new(Body::Chunks(Box::new(stream)));
+    let body = match begin(call, &options).await {
+        Ok(start) => {
+            let cache = call.server.registry.cache.clone();
+            Body::Chunks(Box::new(WatchStream::new(cache, writer, start, call.server.drain.clone())))
+        }
+        // Clients look for this among the events, whether the past is gone now or later.
+        Err(expired) if expired.is(Reason::EXPIRED) => {
+            let mut out = BytesMut::new();
+            writer.error(&expired, &mut out);
+            Body::from(out.freeze())
+        }
+        Err(status) => return Err(status),
+    };
+    let mut response = Response::new(body);
     let media = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, media);
     Ok(response)

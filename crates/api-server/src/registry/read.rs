@@ -127,11 +127,14 @@ impl Registry {
         };
         let limit = usize::try_from(options.limit).unwrap_or(0);
         let (from, exact) = if options.r#continue.is_empty() {
+            let version = options.resource_version.as_str();
             let exact = match options.resource_version_match.as_str() {
-                "Exact" => Some(parse_revision(&options.resource_version)?),
-                _ => None,
+                "Exact" => true,
+                // Pages were always of one revision, before clients could say so.
+                "" => limit > 0 && !matches!(version, "" | "0"),
+                _ => false,
             };
-            (None, exact)
+            (None, exact.then(|| parse_revision(version)).transpose()?)
         } else {
             let token = ContinueToken::decode(&options.r#continue)?;
             let start = token.start.trim_end_matches('\0').to_owned();

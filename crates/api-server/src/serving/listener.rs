@@ -68,7 +68,7 @@ pub async fn serve<H: Handler>(
                 let answer = handler.clone().handle(peer.clone(), request);
                 async move { Ok::<_, std::convert::Infallible>(answer.await) }
             });
-            let builder = builder();
+            let builder = builder(&tls);
             let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
             if let Err(error) = watcher.watch(connection).await {
                 tracing::debug!(%error, %address, "connection ended");
@@ -79,7 +79,8 @@ pub async fn serve<H: Handler>(
     let _ = tokio::time::timeout(grace, graceful.shutdown()).await;
 }
 
-fn builder() -> auto::Builder<TokioExecutor> {
+/// How to serve a connection: as its TLS handshake settled. Waiting for its first bytes to tell would have no end.
+fn builder(tls: &Tls) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADER_BYTES * 4);
     builder
@@ -91,7 +92,10 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .initial_connection_window_size(1 << 20)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
-    builder
+    match tls.get_ref().1.alpn_protocol() {
+        Some(b"h2") => builder.http2_only(),
+        _ => builder.http1_only(),
+    }
 }
 
 type Tls = tokio_rustls::server::TlsStream<TcpStream>;
