@@ -14,6 +14,7 @@ use api_server::{
     serving::{
         self, ServerCertificate,
         authority::{Authority, Names},
+        kubeconfig,
     },
 };
 use storage::Store;
@@ -23,8 +24,6 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
-
-use crate::kubeconfig;
 
 /// The parts of a cluster that `--disable` can leave out.
 pub const COMPONENTS: &[&str] = &["controllers", "scheduler", "node", "dns", "proxy"];
@@ -50,6 +49,11 @@ pub fn pid_file(data_dir: &Path) -> PathBuf {
     data_dir.join("ferry.pid")
 }
 
+/// The file that names what the cluster has made outside of its data folder, a path per line.
+pub fn traces_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("traces")
+}
+
 /// Runs a cluster until it is told to stop.
 pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let started = Instant::now();
@@ -66,7 +70,8 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let names = server_names(address.ip());
     let certificate = Arc::new(ServerCertificate::new(&authority, &names)?);
     let tls = Arc::new(serving::server_config(&authority, certificate.clone())?);
-    kubeconfig::write_admin(&settings.kubeconfig, &authority, address)?;
+    remember(&settings.data_dir, &settings.kubeconfig)?;
+    kubeconfig::write_admin(&settings.kubeconfig, &authority, address).context("cannot write the kubeconfig")?;
 
     let server =
         Server::start(store.store.clone(), address.to_string()).await.context("cannot start the API server")?;
@@ -83,6 +88,18 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     serving.await.context("the API server did not stop in order")?;
     renewal.abort();
     store.close().await
+}
+
+/// Notes a file outside of the data folder before it is made, so that removing the cluster removes it too.
+fn remember(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
+    let (folder, file) = (std::path::absolute(data_dir)?, std::path::absolute(file)?);
+    let path = traces_file(data_dir);
+    let known = fs::read_to_string(&path).unwrap_or_default();
+    let line = file.display().to_string();
+    if file.starts_with(folder) || known.lines().any(|known| known == line) {
+        return Ok(());
+    }
+    fs::write(&path, format!("{known}{line}\n")).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Keeps the server certificate young for as long as the server runs.

@@ -4,7 +4,6 @@
 
 mod cluster;
 mod commands;
-mod kubeconfig;
 
 use std::process::ExitCode;
 

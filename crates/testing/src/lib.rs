@@ -1,6 +1,12 @@
-//! What tests of several crates need: where Kubernetes' facts are, and how a test says that it cannot run.
+//! What tests of several crates need: where Kubernetes' facts are, how a test says that it cannot run, and (with the
+//! feature `server`) a whole API server with a client for it.
 //!
 //! No crate but a test may depend on this one.
+
+#[cfg(feature = "server")]
+pub mod client;
+#[cfg(feature = "server")]
+mod server;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -8,6 +14,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
+
+#[cfg(feature = "server")]
+pub use server::TestServer;
 
 /// A file or folder of facts about Kubernetes v1.36.4, such as `swagger-v1.36.4.json`.
 ///

@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "mesh",
         ],
     ),
-    ("testing", &[]),
+    ("testing", &["api-server", "storage", "storage-embedded", "storage-etcd"]),
     ("bench", &["object-model", "api", "storage", "storage-embedded", "storage-etcd"]),
 ];
 

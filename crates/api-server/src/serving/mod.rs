@@ -1,6 +1,7 @@
 //! Listening: TLS with certificates of our own, HTTP/1.1 and HTTP/2.
 
 pub mod authority;
+pub mod kubeconfig;
 mod listener;
 mod tls;
 

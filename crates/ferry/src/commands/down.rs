@@ -8,10 +8,10 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::up::default_data_dir;
-use crate::cluster::pid_file;
+use crate::cluster::{pid_file, traces_file};
 
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -20,7 +20,7 @@ pub struct Down {
     /// The cluster's data folder
     #[arg(long, value_name = "FOLDER", default_value_os_t = default_data_dir())]
     data_dir: PathBuf,
-    /// Remove the data folder too
+    /// Remove the data folder too, and the kubeconfig wherever it is
     #[arg(long)]
     purge: bool,
 }
@@ -37,6 +37,9 @@ impl Down {
                 "{} does not look like a data folder of ferry, so it is left alone\nhint: name the right one with --data-dir",
                 self.data_dir.display()
             );
+            for trace in fs::read_to_string(traces_file(&self.data_dir)).unwrap_or_default().lines() {
+                remove_file(Path::new(trace))?;
+            }
             fs::remove_dir_all(&self.data_dir).with_context(|| format!("cannot remove {}", self.data_dir.display()))?;
             eprintln!("removed {}", self.data_dir.display());
         }
@@ -59,7 +62,7 @@ fn running(data_dir: &Path) -> anyhow::Result<Option<Pid>> {
 fn stop(pid: Pid) -> anyhow::Result<()> {
     kill_process(pid, Signal::TERM).context("cannot stop the cluster")?;
     let since = Instant::now();
-    while test_kill_process(pid).is_ok() {
+    while is_alive(pid) {
         anyhow::ensure!(
             since.elapsed() < STOPS_WITHIN,
             "process {} has not stopped within {} s\nhint: look at what it says, or end it by hand",
@@ -69,6 +72,20 @@ fn stop(pid: Pid) -> anyhow::Result<()> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+/// A process that ended but whose parent has not looked yet has no command line any more.
+fn is_alive(pid: Pid) -> bool {
+    fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).is_ok_and(|line| !line.is_empty())
+}
+
+fn remove_file(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removing the wrong folder cannot be undone, so only one that we made is removed.

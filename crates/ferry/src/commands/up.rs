@@ -57,6 +57,8 @@ impl Up {
         };
         tokio::runtime::Builder::new_multi_thread()
             .enable_all()
+            // Bodies may be nested 512 levels deep, which unoptimised code cannot follow on the usual 2 MiB.
+            .thread_stack_size(8 << 20)
             .build()
             .context("cannot start the runtime")?
             .block_on(cluster::run(settings))

@@ -2,14 +2,14 @@
 
 use std::{fs, net::SocketAddr, path::Path};
 
-use anyhow::Context;
-use api_server::serving::authority::{Authority, write_private};
 use base64::{Engine, engine::general_purpose::STANDARD};
+
+use super::authority::{Authority, Error, write_private};
 
 const USER: &str = "ferry-admin";
 
 /// Writes a kubeconfig for the administrator, readable by its owner only.
-pub fn write_admin(path: &Path, authority: &Authority, server: SocketAddr) -> anyhow::Result<()> {
+pub fn write_admin(path: &Path, authority: &Authority, server: SocketAddr) -> Result<(), Error> {
     let leaf = authority.client(USER, "system:masters")?;
     let data = |pem: &str| STANDARD.encode(pem);
     let text = format!(
@@ -37,7 +37,7 @@ contexts:
         data(&leaf.key_pem),
     );
     if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
     }
-    write_private(path, &text).with_context(|| format!("cannot write the kubeconfig {}", path.display()))
+    write_private(path, &text)
 }

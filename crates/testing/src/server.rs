@@ -1,0 +1,128 @@
+//! A whole API server in the test's process: real HTTPS on a free port of loopback, with a folder, an authority and an
+//! administrator's kubeconfig of its own.
+//!
+//! Each server has a runtime of its own, so that [`TestServer::kill`] ends everything of it at once, as a crash does.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use api_server::{
+    Server,
+    serving::{
+        self, ServerCertificate,
+        authority::{Authority, Names},
+        kubeconfig,
+    },
+};
+use storage::Store;
+use storage_embedded::EmbeddedStore;
+use storage_etcd::Etcd;
+use tempfile::TempDir;
+use tokio::{net::TcpListener, runtime::Runtime};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Client, Trust};
+
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+pub struct TestServer {
+    pub address: SocketAddr,
+    pub store: Arc<dyn Store>,
+    trust: Trust,
+    folder: TempDir,
+    stop: CancellationToken,
+    server: Arc<Server>,
+    runtime: Option<Runtime>,
+}
+
+impl TestServer {
+    /// On an embedded store of its own.
+    pub async fn embedded() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let store = EmbeddedStore::open(storage_embedded::Options::new(folder.path().join("state.redb")));
+        let store = Arc::new(store.expect("an embedded store"));
+        Self::begin(folder, runtime(), store).await
+    }
+
+    /// On an etcd that other servers may use as well.
+    pub async fn on_etcd(etcd: &storage_etcd::testing::Server) -> Self {
+        let (runtime, options) = (runtime(), storage_etcd::Options::new([etcd.endpoint()]));
+        let store = {
+            let _inside = runtime.enter();
+            Arc::new(Etcd::open(options).expect("valid options"))
+        };
+        Self::begin(tempfile::tempdir().expect("a temporary folder"), runtime, store).await
+    }
+
+    /// On any store.
+    pub async fn start(store: Arc<dyn Store>) -> Self {
+        Self::begin(tempfile::tempdir().expect("a temporary folder"), runtime(), store).await
+    }
+
+    async fn begin(folder: TempDir, runtime: Runtime, store: Arc<dyn Store>) -> Self {
+        let authority = Authority::open(&folder.path().join("pki")).expect("an authority");
+        let names = Names { dns: vec!["localhost".into()], addresses: vec![Ipv4Addr::LOCALHOST.into()] };
+        let certificate = Arc::new(ServerCertificate::new(&authority, &names).expect("a certificate"));
+        let tls = Arc::new(serving::server_config(&authority, certificate).expect("TLS settings"));
+        let trust = Trust::admin(&authority);
+        let stop = CancellationToken::new();
+        let (stopped, kept) = (stop.clone(), store.clone());
+        let started = runtime.spawn(async move {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+            let address = listener.local_addr().expect("its address");
+            let server = Server::start(kept, address.to_string()).await.expect("the server starts");
+            tokio::spawn(serving::serve(listener, tls, server.clone(), stopped, STOP_WITHIN));
+            (address, server)
+        });
+        let (address, server) = started.await.expect("the server starts");
+        kubeconfig::write_admin(&folder.path().join("kubeconfig"), &authority, address).expect("a kubeconfig");
+        Self { address, store, trust, folder, stop, server, runtime: Some(runtime) }
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// A folder that ends with the server, for files of the test.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The administrator, on a connection of its own.
+    pub fn client(&self) -> Client {
+        Client::new(self.address, self.trust.clone())
+    }
+
+    /// Stops in order: watches end, open requests finish.
+    pub fn stop(&self) {
+        self.server.drain();
+        self.stop.cancel();
+    }
+
+    /// Ends everything at once, in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(8 << 20)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
