@@ -1,0 +1,234 @@
+//! Hostile requests: each gets the right refusal, and everybody else is served meanwhile.
+
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use serde_json::json;
+use testing::{
+    TestServer,
+    client::{APPLY, Client, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, YAML},
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{configmap, names};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Others are served, and quickly.
+async fn others_are_served(server: &TestServer) {
+    let since = Instant::now();
+    assert_eq!(server.client().get("/livez").await.text(), "ok");
+    assert!(since.elapsed() < Duration::from_secs(5));
+}
+
+/// Writes to a fresh connection and reads until the other side has nothing more to say.
+async fn raw(client: &Client, request: &[u8]) -> String {
+    let mut tls = client.connect(b"http/1.1").await.expect("a connection");
+    // The other side may well close before it has read everything.
+    let _ = tls.write_all(request).await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(5), tls.read_to_end(&mut answer)).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies() {
+    let server = TestServer::embedded().await;
+    let mut large = configmap("large");
+    large["data"]["key"] = "x".repeat(4 << 20).into();
+    for client in [server.client(), server.client().http1()] {
+        let status = client.post(MAPS, &large).await.expect(413);
+        assert_eq!(status["reason"], "RequestEntityTooLarge");
+        client.put(&format!("{MAPS}/large"), &large).await.refused(413);
+        client.patch(&format!("{MAPS}/large"), MERGE_PATCH, &large).await.refused(413);
+        client.delete_with(MAPS, &large).await.refused(413);
+        client.get("/livez").await;
+    }
+    // A length alone is reason enough.
+    let head = format!("POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n{{");
+    let answer = raw(&server.client(), head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    // Smaller than the limit of bodies, larger than an object may be.
+    large["data"]["key"] = "x".repeat(2 << 20).into();
+    let refused = server.client().post(MAPS, &large).await;
+    assert!([413, 422].contains(&refused.code), "{}", refused.text());
+    others_are_served(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deep_and_broken_bodies() {
+    let server = TestServer::embedded().await;
+    let client = server.client();
+    let nested = |open: &str, close: &str, depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
+    let block: String = (0..1000).map(|i| format!("{}a:\n", " ".repeat(i))).collect();
+    let bomb = {
+        let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..10 {
+            let all = vec![format!("*a{}", i - 1); 9].join(", ");
+            text.push_str(&format!("a{i}: &a{i} [{all}]\n"));
+        }
+        text
+    };
+    let bodies = [
+        (JSON, nested("[", "]", 100_000)),
+        (JSON, nested("{\"a\":", "}", 100_000)),
+        (JSON, "[".repeat(1 << 20)),
+        (JSON, "{\"metadata\":".into()),
+        (JSON, "[]".into()),
+        (JSON, "\"text\"".into()),
+        (YAML, nested("[", "]", 100_000)),
+        (YAML, block),
+        (YAML, bomb),
+        (YAML, "a: b: c".into()),
+    ];
+    for (kind, body) in bodies {
+        let shown: String = body.chars().take(20).collect();
+        let answer = client.send(Method::POST, MAPS, &[("content-type", kind)], body).await;
+        assert_eq!(answer.code, 400, "{kind} {shown}: {}", answer.text());
+    }
+    client.post(MAPS, &configmap("a")).await.expect(201);
+    let path = format!("{MAPS}/a?fieldManager=me");
+    for kind in [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY] {
+        for depth in [400, 100_000] {
+            let body = nested("{\"data\":", "}", depth);
+            let answer = client.send(Method::PATCH, &path, &[("content-type", kind)], body).await;
+            assert!([400, 422].contains(&answer.code), "{kind} {depth}: {}", answer.text());
+        }
+    }
+    // As deep as is allowed, where anything may stand.
+    let deep = format!(r#"{{"metadata":{{"name":"deep"}},"revision":1,"data":{}}}"#, nested("{\"a\":", "}", 500));
+    let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let made = client.send(Method::POST, path, &[("content-type", JSON)], deep).await;
+    assert_eq!(made.code, 201, "{}", made.text());
+    assert_eq!(client.get_as(&format!("{path}/deep"), YAML).await.code, 200);
+    // Text that is no Unicode is mended, as Kubernetes does.
+    let body = b"{\"metadata\":{\"name\":\"b\"},\"data\":{\"x\":\"\xff\xfe\"}}".to_vec();
+    let made = client.send(Method::POST, MAPS, &[("content-type", JSON)], body).await.expect(201);
+    assert_eq!(made["data"], json!({"x": "\u{fffd}\u{fffd}"}));
+    others_are_served(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn paths() {
+    let server = TestServer::embedded().await;
+    let client = server.client();
+    client.post(MAPS, &configmap("a")).await.expect(201);
+    let long = format!("{MAPS}/{}", "x".repeat(10_000));
+    for path in [
+        "//api/v1/namespaces",
+        "/api//v1/namespaces",
+        "/api/v1//namespaces",
+        "/api/v1/namespaces//configmaps",
+        "/api/v1/namespaces//configmaps/a",
+        "/api/v1/namespaces/default//configmaps",
+        "/api/v1/namespaces/default/configmaps//a",
+        "/api/v1/namespaces/../nodes",
+        "/api/v1/namespaces/default/nodes",
+        "/api/v1/namespaces/default/../default/configmaps/a",
+        "/api/v1/namespaces/default%2Fconfigmaps%2Fa",
+        "/api/v1/namespaces/default/configmaps%2Fa",
+        "/api/v1/namespaces/default/configmaps/..%2Fconfigmaps%2Fa",
+        "/api/v1/namespaces/default/configmaps/%2e%2e/a",
+        "/api/v1/namespaces/kube-system/configmaps/..%2F..%2Fdefault%2Fa",
+        "/api/v1/namespaces/default/configmaps/a%00",
+        "/api/v1/namespaces/default/configmaps/%ff",
+        "/api/v1/namespaces/default/configmaps/a/b/c/d",
+        "/api/v1/configmaps/a",
+        "/apis/core/v1/configmaps",
+        "/apis//v1/configmaps",
+        &long,
+    ] {
+        assert_eq!(client.get(path).await.code, 404, "{path}");
+    }
+    for path in ["/api/v1/namespaces/default/configmaps/", "/api/v1/namespaces/default/configmap%73"] {
+        assert_eq!(names(&client.get(path).await.expect(200)), ["a"], "{path}");
+    }
+    // Methods that a path does not have.
+    for (method, path) in [
+        (Method::POST, "/api/v1/configmaps"),
+        (Method::DELETE, "/api/v1/configmaps"),
+        (Method::PUT, "/api/v1/configmaps"),
+        (Method::PUT, MAPS),
+        (Method::PATCH, MAPS),
+        (Method::POST, "/api/v1/namespaces/default"),
+        (Method::POST, "/api/v1/namespaces/default/configmaps/a"),
+        (Method::DELETE, "/api/v1/namespaces"),
+        (Method::TRACE, MAPS),
+    ] {
+        let answer = client.send(method.clone(), path, &[("content-type", JSON)], configmap("a").to_string()).await;
+        let status = answer.expect(405);
+        assert_eq!(status["reason"], "MethodNotAllowed", "{method} {path}");
+    }
+    let escapes = client.get(&format!("{MAPS}?labelSelector=%zz%&fieldSelector=%ff&limit=1&=&&")).await;
+    assert_eq!(escapes.code, 400, "{}", escapes.text());
+    others_are_served(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broken_http() {
+    let server = TestServer::embedded().await;
+    let client = server.client();
+    let endless = {
+        let mut text = String::from("GET /livez HTTP/1.1\r\nHost: x\r\n");
+        while text.len() < 4 << 20 {
+            text.push_str("X-Pad: ");
+            text.push_str(&"y".repeat(1000));
+            text.push_str("\r\n");
+        }
+        text
+    };
+    let one_long = format!("GET /livez HTTP/1.1\r\nHost: x\r\nX-Pad: {}\r\n\r\n", "y".repeat(2 << 20));
+    let many: String = (0..500).map(|i| format!("X-{i}: 1\r\n")).collect();
+    let many = format!("GET /livez HTTP/1.1\r\nHost: x\r\n{many}\r\n");
+    for request in [endless, one_long, many] {
+        let answer = raw(&client, request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+    for request in [
+        &b"\x00\x01\x02\x03\r\n\r\n"[..],
+        b"GET /livez HTTP/9.9\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n",
+        b"POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+    ] {
+        let answer = raw(&client, request).await;
+        let shown = String::from_utf8_lossy(request);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{shown}: {answer}");
+    }
+    // Not even TLS.
+    let mut plain = tokio::net::TcpStream::connect(server.address).await.expect("a connection");
+    plain.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("written");
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(5), plain.read_to_end(&mut answer)).await.expect("closed");
+    others_are_served(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_clients_hold_nobody_up() {
+    let server = TestServer::embedded().await;
+    let client = server.client();
+    let mut held = Vec::new();
+    for i in 0..60 {
+        let mut tls = client.connect(b"http/1.1").await.expect("a connection");
+        let said = match i % 3 {
+            0 => String::new(),
+            1 => "GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ".into(),
+            _ => format!("POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n{{"),
+        };
+        tls.write_all(said.as_bytes()).await.expect("written");
+        held.push(tls);
+    }
+    // A watch that is never read.
+    let _unread = client.watch(&format!("{MAPS}?watch=1")).await.expect("a watch");
+    for i in 0..20 {
+        let mut large = configmap(&format!("c{i}"));
+        large["data"]["key"] = "x".repeat(200_000).into();
+        server.client().post(MAPS, &large).await.expect(201);
+    }
+    others_are_served(&server).await;
+    // Even a server with such clients stops in time.
+    let mut watch = server.client().watch(&format!("{MAPS}?watch=1&resourceVersion=0")).await.expect("a watch");
+    server.stop();
+    let ended = tokio::time::timeout(Duration::from_secs(5), async { while watch.next().await.is_some() {} });
+    ended.await.expect("watches end when the server stops");
+}
