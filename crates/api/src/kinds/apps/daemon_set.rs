@@ -49,6 +49,10 @@ pub static STRATEGY: Strategy = Strategy {
 };
 
 fn defaults(set: &mut Value) {
+    // The count is there before the server counts, so that whoever writes the object owns it.
+    if set["metadata"]["annotations"][TEMPLATE_GENERATION].is_null() {
+        set_template_generation(set, 0);
+    }
     let Some(spec) = set.child("spec") else { return };
     spec.default_if_absent("updateStrategy", json!({}));
     if let Some(strategy) = spec.child("updateStrategy") {
