@@ -128,8 +128,11 @@ async fn follow(client: Client, seed: u64, chosen: bool, end: Arc<AtomicU64>) ->
     }
 }
 
+/// An event as a client is told it: its type, the object's name and its version.
+type Told = (String, String, u64);
+
 /// The objects a client must have at a revision, and the events it must have seen up to another.
-fn expected(log: &[Change], chosen: bool, from: u64, to: u64) -> (BTreeMap<String, u64>, Vec<(String, String, u64)>) {
+fn expected(log: &[Change], chosen: bool, from: u64, to: u64) -> (BTreeMap<String, u64>, Vec<Told>) {
     let (mut state, mut events) = (BTreeMap::new(), Vec::new());
     for change in log.iter().take_while(|c| c.version <= to) {
         let before = state.contains_key(&change.name);
