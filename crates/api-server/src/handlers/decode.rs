@@ -176,7 +176,7 @@ fn settle_kind(resource: &Resource, value: &mut Value, bytes: &[u8]) -> Result<G
              cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind \
              string \"json:\\\"kind,omitempty\\\"\" }} ({shown})",
             resource.kind,
-            json_type(value)
+            json::type_name(value)
         )));
     }
     if value.text("kind").is_empty() {
@@ -207,17 +207,6 @@ fn settle_kind(resource: &Resource, value: &mut Value, bytes: &[u8]) -> Result<G
         )));
     }
     Ok(given)
-}
-
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// Into the stored version, with its defaults.

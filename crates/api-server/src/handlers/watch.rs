@@ -1,4 +1,4 @@
-//! WATCH: the events of a selection, as lines of JSON or messages of a WebSocket.
+//! WATCH: the events of a selection, as lines of JSON.
 //!
 //! A state machine: the initial events (if asked for), then the live ones, with bookmarks when nothing happens, until the
 //! time is up, the server drains, or the window has moved on (which the client is told with a 410).
