@@ -1,4 +1,4 @@
-//! The bodies of our answers: bytes at hand, or a stream of them.
+//! Bodies: of answers, bytes at hand or a stream of them; of requests, from a connection or from this process.
 
 use std::{
     convert::Infallible,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 
 /// A lazily made sequence of chunks. It is asked for the next one only when the connection can take it.
 pub trait Chunks: Send {
@@ -61,6 +61,43 @@ impl HttpBody for Body {
             Body::Empty => SizeHint::with_exact(0),
             Body::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Body::List(_) | Body::Chunks(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// The body of a request.
+pub enum RequestBody {
+    /// As it comes in over a connection.
+    Wire(Incoming),
+    /// Handed over whole, by a component in this process.
+    Whole(Bytes),
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut *self {
+            RequestBody::Wire(body) => Pin::new(body).poll_frame(cx),
+            RequestBody::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            RequestBody::Wire(body) => body.is_end_stream(),
+            RequestBody::Whole(bytes) => bytes.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            RequestBody::Wire(body) => body.size_hint(),
+            RequestBody::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::FutureExt;
 use hyper::{
     Method, Request, Response,
-    body::Incoming,
     header::{self, HeaderValue},
 };
 use object_model::{identity::GroupResource, status::Status};
@@ -13,7 +12,7 @@ use object_model::{identity::GroupResource, status::Status};
 use crate::{
     Server,
     authentication::Identity,
-    body::Body,
+    body::{Body, RequestBody},
     context::RequestContext,
     filters::{compression, warnings},
     handlers::{self, respond},
@@ -24,7 +23,7 @@ use crate::{
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Answers one request, whatever it is.
-pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<Incoming>) -> Response<Body> {
+pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<RequestBody>) -> Response<Body> {
     let gzip = compression::accepted(request.headers());
     let head = request.method() == Method::HEAD;
     // A panic is one client's bad luck, not everybody's.
@@ -41,15 +40,15 @@ pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<Incomi
     }
 }
 
-async fn permitted(server: Arc<Server>, peer: Identity, request: Request<Incoming>) -> Response<Body> {
+async fn permitted(server: Arc<Server>, peer: Identity, request: Request<RequestBody>) -> Response<Body> {
     let info = RequestInfo::read(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
     let started = server.metrics.started(&info);
 
-    let user = match server.authentication.authenticate(&peer, request.headers()) {
+    let user = match server.authentication.authenticate(&peer, request.headers()).await {
         Ok(user) => user,
         Err(status) => return respond::status(&status),
     };
-    if let Err(status) = server.authorization.authorize(&user, &info) {
+    if let Err(status) = server.authorization.authorize(&user, &info).await {
         return respond::status(&status);
     }
     let context = RequestContext {

@@ -8,7 +8,7 @@
 pub mod admission;
 pub mod authentication;
 pub mod authorization;
-mod body;
+pub mod body;
 mod bootstrap;
 mod builtin;
 pub mod catalogue;
@@ -29,6 +29,8 @@ pub mod registry;
 mod request_info;
 mod server;
 pub mod serving;
+mod settings;
 pub mod watch_cache;
 
 pub use server::Server;
+pub use settings::Settings;

@@ -7,13 +7,14 @@ use storage::{Error, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    Settings,
     authentication::{Authentication, ClientCertificate, Identity},
     authorization::{Authorization, Masters, PublicInfo},
-    body::Body,
+    body::{Body, RequestBody},
     bootstrap, builtin,
     catalogue::Catalogue,
     chain,
-    clock::{Clock, SystemClock},
+    context::User,
     health::Health,
     metrics::Metrics,
     openapi::OpenApi,
@@ -26,7 +27,7 @@ pub struct Server {
     pub catalogue: Catalogue,
     pub registry: Registry,
     pub authentication: Authentication,
-    pub authorization: Authorization,
+    pub authorization: Arc<Authorization>,
     pub health: Health,
     pub metrics: Arc<Metrics>,
     pub openapi: OpenApi,
@@ -38,11 +39,8 @@ pub struct Server {
 
 impl Server {
     /// Loads everything from the store and follows it from there. Ready when it returns.
-    pub async fn start(store: Arc<dyn Store>, address: String) -> Result<Arc<Self>, Error> {
-        Self::start_with(store, address, Arc::new(SystemClock)).await
-    }
-
-    pub async fn start_with(store: Arc<dyn Store>, address: String, clock: Arc<dyn Clock>) -> Result<Arc<Self>, Error> {
+    pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, Error> {
+        let Settings { address, clock } = settings;
         let cache = Arc::new(WatchCache::new(store.clone()));
         let catalogue = Catalogue::new(builtin::groups(&cache));
         let revision = cache.load().await?;
@@ -52,7 +50,7 @@ impl Server {
             registry: Registry::new(store, cache, clock),
             catalogue,
             authentication: Authentication::new(vec![Box::new(ClientCertificate)]),
-            authorization: Authorization::new(vec![Box::new(PublicInfo), Box::new(Masters)]),
+            authorization: Arc::new(Authorization::new(vec![Box::new(PublicInfo), Box::new(Masters)])),
             health: Health::default(),
             metrics: Arc::default(),
             openapi: OpenApi::default(),
@@ -61,6 +59,11 @@ impl Server {
         });
         bootstrap::run(&server).await.map_err(|status| Error::Invalid(status.message))?;
         Ok(server)
+    }
+
+    /// Answers a request of a component in this process, which takes the same road as everybody's.
+    pub async fn call(self: &Arc<Self>, user: Arc<User>, request: Request<RequestBody>) -> Response<Body> {
+        chain::handle(self.clone(), Identity::Local(user), request).await
     }
 
     /// No longer ready, and watches end, so that connections can.
@@ -76,6 +79,6 @@ impl Handler for Server {
         peer: Peer,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send + 'static {
-        chain::handle(self, Identity::Remote(peer), request)
+        chain::handle(self, Identity::Remote(peer), request.map(RequestBody::Wire))
     }
 }

@@ -73,8 +73,9 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     remember(&settings.data_dir, &settings.kubeconfig)?;
     kubeconfig::write_admin(&settings.kubeconfig, &authority, address).context("cannot write the kubeconfig")?;
 
-    let server =
-        Server::start(store.store.clone(), address.to_string()).await.context("cannot start the API server")?;
+    let server = Server::start(store.store.clone(), api_server::Settings::new(address.to_string()))
+        .await
+        .context("cannot start the API server")?;
     let stop = CancellationToken::new();
     let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
     let renewal = tokio::spawn(renew(authority, certificate, names));

@@ -156,7 +156,8 @@ impl<'a> Batch<'a> {
             let (key, value, create, expiry) = match operation {
                 Operation::Put { key, value, ttl } => {
                     let create = replaced.map_or(revision, |replaced| replaced.create);
-                    let expiry = ttl.map_or(0, |ttl| self.now.saturating_add(millis(ttl)).max(1));
+                    // `now` was rounded down to whole milliseconds: one more, lest a key expire early.
+                    let expiry = ttl.map_or(0, |ttl| self.now.saturating_add(millis(ttl)).saturating_add(1));
                     (key, value, create, expiry)
                 }
                 Operation::Delete { key } => (key, bytes::Bytes::new(), 0, 0),

@@ -74,7 +74,8 @@ impl TestServer {
         let started = runtime.spawn(async move {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
             let address = listener.local_addr().expect("its address");
-            let server = Server::start(kept, address.to_string()).await.expect("the server starts");
+            let server =
+                Server::start(kept, api_server::Settings::new(address.to_string())).await.expect("the server starts");
             tokio::spawn(serving::serve(listener, tls, server.clone(), stopped, STOP_WITHIN));
             (address, server)
         });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use hyper::HeaderMap;
 use object_model::status::Status;
 
@@ -16,10 +17,11 @@ pub enum Identity {
     Local(Arc<User>),
 }
 
-/// One way to tell who asks.
+/// One way to tell who asks. Most answer from memory; one that asks somebody else may wait.
+#[async_trait]
 pub trait Authenticator: Send + Sync {
     /// The user, `None` if this way does not apply, or a refusal.
-    fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<User>, Status>;
+    async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<User>, Status>;
 }
 
 /// All ways, in order. A request that none applies to is anonymous.
@@ -34,13 +36,13 @@ impl Authentication {
         Self(ways)
     }
 
-    pub fn authenticate(&self, identity: &Identity, headers: &HeaderMap) -> Result<Arc<User>, Status> {
+    pub async fn authenticate(&self, identity: &Identity, headers: &HeaderMap) -> Result<Arc<User>, Status> {
         let peer = match identity {
             Identity::Local(user) => return Ok(user.clone()),
             Identity::Remote(peer) => peer,
         };
         for way in &self.0 {
-            if let Some(mut user) = way.authenticate(peer, headers)? {
+            if let Some(mut user) = way.authenticate(peer, headers).await? {
                 if !user.groups.iter().any(|g| g == AUTHENTICATED) {
                     user.groups.push(AUTHENTICATED.to_owned());
                 }
@@ -58,8 +60,9 @@ impl Authentication {
 /// By a client certificate of our authority: the common name is the user, the organisations are its groups.
 pub struct ClientCertificate;
 
+#[async_trait]
 impl Authenticator for ClientCertificate {
-    fn authenticate(&self, peer: &Peer, _: &HeaderMap) -> Result<Option<User>, Status> {
+    async fn authenticate(&self, peer: &Peer, _: &HeaderMap) -> Result<Option<User>, Status> {
         Ok(peer.certificate.as_deref().map(|(name, groups)| User {
             name: name.clone(),
             groups: groups.clone(),

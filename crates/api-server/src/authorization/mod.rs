@@ -1,5 +1,6 @@
 //! Whether a user may do what a request asks.
 
+use async_trait::async_trait;
 use object_model::{identity::GroupResource, status::Status};
 
 use crate::{context::User, request_info::RequestInfo};
@@ -12,9 +13,10 @@ pub enum Decision {
     NoOpinion,
 }
 
-/// One judge. Decisions come from memory; a judge never waits.
+/// One judge. Decisions come from memory; only a judge outside of this process is waited for.
+#[async_trait]
 pub trait Authorizer: Send + Sync {
-    fn decide(&self, user: &User, info: &RequestInfo) -> Decision;
+    async fn decide(&self, user: &User, info: &RequestInfo) -> Decision;
 }
 
 /// All judges, in order: the first opinion counts, and without one the request is refused.
@@ -25,10 +27,10 @@ impl Authorization {
         Self(judges)
     }
 
-    pub fn authorize(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
+    pub async fn authorize(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
         let mut why = String::new();
         for judge in &self.0 {
-            match judge.decide(user, info) {
+            match judge.decide(user, info).await {
                 Decision::Allow => return Ok(()),
                 Decision::Deny(reason) => {
                     why = reason;
@@ -44,8 +46,9 @@ impl Authorization {
 /// Members of `system:masters` may do everything.
 pub struct Masters;
 
+#[async_trait]
 impl Authorizer for Masters {
-    fn decide(&self, user: &User, _: &RequestInfo) -> Decision {
+    async fn decide(&self, user: &User, _: &RequestInfo) -> Decision {
         if user.groups.iter().any(|g| g == "system:masters") { Decision::Allow } else { Decision::NoOpinion }
     }
 }
@@ -53,8 +56,9 @@ impl Authorizer for Masters {
 /// Everybody may ask how the server is and what it is.
 pub struct PublicInfo;
 
+#[async_trait]
 impl Authorizer for PublicInfo {
-    fn decide(&self, _: &User, info: &RequestInfo) -> Decision {
+    async fn decide(&self, _: &User, info: &RequestInfo) -> Decision {
         let public = ["/healthz", "/livez", "/readyz", "/version"];
         let matches = |p: &&str| info.path == **p || info.path.starts_with(&format!("{p}/"));
         if !info.is_resource && info.verb == "get" && public.iter().any(matches) {

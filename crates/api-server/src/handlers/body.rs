@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use hyper::{
-    HeaderMap,
-    body::{Body, Incoming},
-    header::CONTENT_TYPE,
-};
+use hyper::{HeaderMap, body::Body, header::CONTENT_TYPE};
 use object_model::status::Status;
+
+use crate::body::RequestBody;
 
 /// The largest body of a request.
 pub const MAX_BODY_BYTES: usize = 3 << 20;
@@ -47,7 +45,7 @@ const DISCARD_BYTES: usize = 16 << 20;
 const DISCARD_WITHIN: Duration = Duration::from_secs(1);
 
 /// All of a body, unless it is too large.
-pub async fn read(mut body: Incoming) -> Result<Bytes, Status> {
+pub async fn read(mut body: RequestBody) -> Result<Bytes, Status> {
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large(body));
     }
@@ -68,7 +66,7 @@ pub async fn read(mut body: Incoming) -> Result<Bytes, Status> {
 }
 
 /// Refuses a body. A connection that is closed on a sender loses the answer with it, so the rest is read and dropped.
-fn too_large(mut body: Incoming) -> Status {
+fn too_large(mut body: RequestBody) -> Status {
     tokio::spawn(tokio::time::timeout(DISCARD_WITHIN, async move {
         let mut taken = 0;
         while let (true, Some(Ok(frame))) = (taken < DISCARD_BYTES, body.frame().await) {

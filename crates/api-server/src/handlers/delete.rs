@@ -1,7 +1,7 @@
 //! DELETE, of one object or of a selection.
 
 use bytes::{Bytes, BytesMut};
-use hyper::{Request, Response, StatusCode, body::Incoming};
+use hyper::{Request, Response, StatusCode};
 use object_model::{
     meta::Meta,
     status::{Reason, Status},
@@ -15,7 +15,7 @@ use super::{
     respond::{self, Encoded},
 };
 use crate::{
-    body::Body,
+    body::{Body, RequestBody},
     catalogue::Target,
     negotiation::Encoding,
     options::{ListOptions, WriteOptions},
@@ -23,7 +23,7 @@ use crate::{
     request_info::pairs,
 };
 
-pub async fn delete(call: &Call<'_>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+pub async fn delete(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let (encoding, writer) = read::negotiate(call, request.headers(), None)?;
     let options = options(call, request).await?;
     let target = call.target();
@@ -41,7 +41,7 @@ pub async fn delete(call: &Call<'_>, request: Request<Incoming>) -> Result<Respo
 }
 
 /// Deletes everything that is selected, and answers with what it was.
-pub async fn collection(call: &Call<'_>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+pub async fn collection(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let list_options = ListOptions::read(&call.query)?;
     let options = options(call, request).await?;
     let target = call.target();
@@ -76,7 +76,7 @@ pub async fn collection(call: &Call<'_>, request: Request<Incoming>) -> Result<R
 }
 
 /// From the body, else from the query.
-async fn options(call: &Call<'_>, request: Request<Incoming>) -> Result<DeleteOptions, Status> {
+async fn options(call: &Call<'_>, request: Request<RequestBody>) -> Result<DeleteOptions, Status> {
     let media = MediaType::of(request.headers())?;
     let bytes = body::read(request.into_body()).await?;
     if bytes.is_empty() {

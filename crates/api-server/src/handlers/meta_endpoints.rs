@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::{
     Request, Response, StatusCode,
-    body::Incoming,
     header::{self, HeaderValue},
 };
 use object_model::status::Status;
@@ -13,9 +12,20 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::{plain, respond};
-use crate::{Server, body::Body, catalogue::Served, discovery, negotiation::Encoding, request_info::RequestInfo};
+use crate::{
+    Server,
+    body::{Body, RequestBody},
+    catalogue::Served,
+    discovery,
+    negotiation::Encoding,
+    request_info::RequestInfo,
+};
 
-pub fn handle(server: &Arc<Server>, info: &RequestInfo, request: &Request<Incoming>) -> Result<Response<Body>, Status> {
+pub fn handle(
+    server: &Arc<Server>,
+    info: &RequestInfo,
+    request: &Request<RequestBody>,
+) -> Result<Response<Body>, Status> {
     if !matches!(info.verb, "get" | "head") {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n"));
     }

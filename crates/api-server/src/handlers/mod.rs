@@ -13,12 +13,12 @@ mod write;
 
 use std::sync::Arc;
 
-use hyper::{Request, Response, StatusCode, body::Incoming, header};
+use hyper::{Request, Response, StatusCode, header};
 use object_model::status::{Reason, Status};
 
 use crate::{
     Server,
-    body::Body,
+    body::{Body, RequestBody},
     catalogue::{Resource, Target},
     context::RequestContext,
     request_info::RequestInfo,
@@ -55,7 +55,7 @@ pub async fn handle(
     server: &Arc<Server>,
     context: &RequestContext,
     info: &RequestInfo,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
 ) -> Result<Response<Body>, Status> {
     if !info.is_resource {
         return meta_endpoints::handle(server, info, &request);

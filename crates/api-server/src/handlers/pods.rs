@@ -1,7 +1,7 @@
 //! What is done to pods by a POST of something else: binding to a node, and eviction.
 
 use async_trait::async_trait;
-use hyper::{Request, Response, StatusCode, body::Incoming};
+use hyper::{Request, Response, StatusCode};
 use object_model::{
     identity::{GroupKind, GroupResource},
     meta::{Meta, MetaMut},
@@ -18,7 +18,7 @@ use super::{
     respond,
 };
 use crate::{
-    body::Body,
+    body::{Body, RequestBody},
     catalogue::Target,
     options::{Write, WriteOptions},
     registry::{Change, DeleteOptions, Items, Preconditions, Selection},
@@ -31,7 +31,7 @@ const RETRY_SECONDS: i32 = 10;
 
 async fn read(
     call: &Call<'_>,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     (group, kind): (&str, &str),
 ) -> Result<(Value, WriteOptions), Status> {
     let options = WriteOptions::read(&call.query, Write::Create)?;
@@ -42,7 +42,7 @@ async fn read(
 }
 
 /// `pods/NAME/binding`: the scheduler's verdict.
-pub async fn bind(call: &Call<'_>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+pub async fn bind(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let (binding, options) = read(call, request, ("", "Binding")).await?;
     let name = Meta::of(&binding).name();
     if !name.is_empty() && name != call.info.name {
@@ -132,7 +132,7 @@ fn set_condition(pod: &mut Value, mut condition: Value) {
 }
 
 /// `pods/NAME/eviction`: a deletion that respects disruption budgets.
-pub async fn evict(call: &Call<'_>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+pub async fn evict(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let (eviction, options) = read(call, request, ("policy", "Eviction")).await?;
     let name = call.info.name.as_str();
     if Meta::of(&eviction).name() != name {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hyper::{Request, Response, StatusCode, body::Incoming};
+use hyper::{Request, Response, StatusCode};
 use object_model::{
     codec::canonical,
     field::{Errors, Path},
@@ -24,14 +24,14 @@ use super::{
     respond,
 };
 use crate::{
-    body::Body,
+    body::{Body, RequestBody},
     negotiation::Negotiated,
     options::{ListOptions, Write, WriteOptions},
     ownership,
     registry::Change,
 };
 
-pub async fn handle(call: &Call<'_>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+pub async fn handle(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let accept = request.headers().get(hyper::header::ACCEPT).and_then(|v| v.to_str().ok());
     let encoding = Negotiated::read(accept)?.encoding;
     let registry = &call.server.registry;
@@ -61,7 +61,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    async fn read(write: Write, request: Request<Incoming>, strictness: &Strictness<'_>) -> Result<Self, Status> {
+    async fn read(write: Write, request: Request<RequestBody>, strictness: &Strictness<'_>) -> Result<Self, Status> {
         let content_type = body::content_type(request.headers()).to_owned();
         let media = MediaType::of(request.headers());
         let bytes = body::read(request.into_body()).await?;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::BytesMut;
-use hyper::{Request, Response, StatusCode, body::Incoming};
+use hyper::{Request, Response, StatusCode};
 use object_model::{
     meta::{Meta, MetaMut},
     patch::{PatchDocument, PatchKind},
@@ -18,7 +18,7 @@ use super::{
     respond::{self, Encoded, Writer},
 };
 use crate::{
-    body::Body,
+    body::{Body, RequestBody},
     conversion,
     negotiation::Encoding,
     options::{Write, WriteOptions},
@@ -28,7 +28,7 @@ use crate::{
 
 const APPLY: &str = "application/apply-patch+yaml";
 
-pub async fn create(call: &Call<'_>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+pub async fn create(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let (encoding, writer) = read::negotiate(call, request.headers(), None)?;
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let media = MediaType::of(request.headers())?;
@@ -44,7 +44,7 @@ pub async fn create(call: &Call<'_>, request: Request<Incoming>) -> Result<Respo
     Ok(written(answer, encoding, &writer))
 }
 
-pub async fn update(call: &Call<'_>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+pub async fn update(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let (encoding, writer) = read::negotiate(call, request.headers(), None)?;
     let options = WriteOptions::read(&call.query, Write::Update)?;
     let media = MediaType::of(request.headers())?;
@@ -58,7 +58,7 @@ pub async fn update(call: &Call<'_>, request: Request<Incoming>) -> Result<Respo
     Ok(written(answer, encoding, &writer))
 }
 
-pub async fn patch(call: &Call<'_>, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+pub async fn patch(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let (encoding, writer) = read::negotiate(call, request.headers(), None)?;
     let content_type = body::content_type(request.headers()).to_owned();
     let write = if content_type == APPLY { Write::Apply } else { Write::Patch };

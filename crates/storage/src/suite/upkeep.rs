@@ -73,7 +73,8 @@ pub async fn expired_keys_are_deleted_with_an_event(store: Arc<dyn Store>) {
     assert_eq!(next(&mut watch).await.expect("event").0, created);
     assert_eq!(value(&*store, "/ttl/a", None).await.as_deref(), Some("1"));
     let (deleted, changes) = next(&mut watch).await.expect("event");
-    assert!(begun.elapsed() >= TTL, "expired after {:?}", begun.elapsed());
+    // Keys expire by the wall clock, which may be steered against the clock that is measured with here.
+    assert!(begun.elapsed() + Duration::from_millis(20) >= TTL, "expired after {:?}", begun.elapsed());
     assert!(deleted > created);
     assert_eq!(changes, [delete_change("/ttl/a", deleted)]);
     assert_eq!(value(&*store, "/ttl/a", None).await, None);

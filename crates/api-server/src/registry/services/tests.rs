@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    Server,
+    Server, Settings,
     clock::SystemClock,
     context::RequestContext,
     options::WriteOptions,
@@ -101,7 +101,7 @@ impl Cluster {
     async fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Arc::new(EmbeddedStore::open(Options::new(folder.path().join("store"))).expect("a store"));
-        let server = Server::start_with(store.clone(), "127.0.0.1:7443".to_owned(), Arc::new(SystemClock)).await;
+        let server = Server::start(store.clone(), Settings::new("127.0.0.1:7443")).await;
         Self { server: server.expect("it starts"), store, _folder: folder }
     }
 
@@ -297,7 +297,7 @@ async fn the_cluster_reaches_itself() {
         })
     );
     // What is there already stays as it is.
-    let again = Server::start_with(cluster.store.clone(), "127.0.0.1:7443".to_owned(), Arc::new(SystemClock)).await;
+    let again = Server::start(cluster.store.clone(), Settings::new("127.0.0.1:7443")).await;
     let again = again.expect("it starts again");
     let blocks = again.registry.cache.resource("/registry/networking.k8s.io/servicecidrs/");
     assert!(is_ready(&blocks.get("kubernetes").expect("it is there").object("ServiceCIDR")));

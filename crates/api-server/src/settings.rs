@@ -1,0 +1,18 @@
+//! What a server is told at its start. Each part keeps its own settings beside its code; here they come together.
+
+use std::sync::Arc;
+
+use crate::clock::{Clock, SystemClock};
+
+pub struct Settings {
+    /// The address that clients are told.
+    pub address: String,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Settings {
+    /// The defaults, for a server that clients reach at this address.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self { address: address.into(), clock: Arc::new(SystemClock) }
+    }
+}
