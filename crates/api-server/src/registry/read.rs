@@ -219,15 +219,14 @@ fn page(
     limit: usize,
 ) -> List {
     let after: Option<Arc<str>> = from.map(Arc::from);
-    let everything = Items::Snapshot { snapshot: snapshot.clone(), prefix: prefix.as_str().into(), after, selection };
     if limit == 0 {
-        return List { revision, items: everything, r#continue: None, remaining: None };
+        let items = Items::Snapshot { snapshot, prefix: prefix.as_str().into(), after, selection };
+        return List { revision, items, r#continue: None, remaining: None };
     }
-    let Items::Snapshot { after, selection, .. } = &everything else { unreachable!("made above") };
     let mut items = VecDeque::new();
     let mut more = false;
     let mut rest = 0;
-    for (_, entry) in below(&snapshot, &prefix, after.clone()) {
+    for (_, entry) in below(&snapshot, &prefix, after) {
         if items.len() < limit {
             if selection.selects(entry) {
                 items.push_back(entry.clone());

@@ -35,18 +35,12 @@ pub static REPLICATION_CONTROLLER: Columns = Columns::new(
         Column::text("Selector", docs::CONTROLLER_SELECTOR).wide(),
     ],
     |object, now| {
-        let [names, images] = containers(object, TEMPLATE);
         let [desired, current, ready] = replicas(object);
-        vec![
-            name(object),
-            desired,
-            current,
-            ready,
-            age(object, now),
-            names,
-            images,
-            labels(object, "spec.selector").into(),
-        ]
+        with_pods(
+            vec![name(object), desired, current, ready, age(object, now)],
+            object,
+            labels(object, "spec.selector"),
+        )
     },
 );
 
@@ -62,18 +56,12 @@ pub static REPLICA_SET: Columns = Columns::new(
         Column::text("Selector", docs::REPLICA_SET_SELECTOR).wide(),
     ],
     |object, now| {
-        let [names, images] = containers(object, TEMPLATE);
         let [desired, current, ready] = replicas(object);
-        vec![
-            name(object),
-            desired,
-            current,
-            ready,
-            age(object, now),
-            names,
-            images,
-            selector(object, "spec.selector").into(),
-        ]
+        with_pods(
+            vec![name(object), desired, current, ready, age(object, now)],
+            object,
+            selector(object, "spec.selector"),
+        )
     },
 );
 
@@ -89,22 +77,19 @@ pub static DEPLOYMENT: Columns = Columns::new(
         Column::text("Selector", docs::DEPLOYMENT_SELECTOR).wide(),
     ],
     |object, now| {
-        let [names, images] = containers(object, TEMPLATE);
         let selector = match at(object, "spec.selector").map(LabelSelector::from_object) {
             None => String::new(),
             Some(Ok(selector)) => selector.to_string(),
             Some(Err(_)) => "<invalid>".to_owned(),
         };
-        vec![
+        let row = vec![
             name(object),
             ready(object),
             int(object, "status.updatedReplicas").into(),
             int(object, "status.availableReplicas").into(),
             age(object, now),
-            names,
-            images,
-            selector.into(),
-        ]
+        ];
+        with_pods(row, object, selector)
     },
 );
 
@@ -129,8 +114,7 @@ pub static DAEMON_SET: Columns = Columns::new(
         Column::text("Selector", docs::DAEMON_SET_SELECTOR).wide(),
     ],
     |object, now| {
-        let [names, images] = containers(object, TEMPLATE);
-        vec![
+        let row = vec![
             name(object),
             int(object, "status.desiredNumberScheduled").into(),
             int(object, "status.currentNumberScheduled").into(),
@@ -139,10 +123,8 @@ pub static DAEMON_SET: Columns = Columns::new(
             int(object, "status.numberAvailable").into(),
             labels(object, "spec.template.spec.nodeSelector").into(),
             age(object, now),
-            names,
-            images,
-            selector(object, "spec.selector").into(),
-        ]
+        ];
+        with_pods(row, object, selector(object, "spec.selector"))
     },
 );
 
@@ -172,7 +154,6 @@ pub static JOB: Columns = Columns::new(
         Column::text("Selector", docs::JOB_SELECTOR).wide(),
     ],
     |object, now| {
-        let [names, images] = containers(object, TEMPLATE);
         let succeeded = int(object, "status.succeeded");
         let completions = match (at(object, "spec.completions"), int(object, "spec.parallelism")) {
             (Some(completions), _) => format!("{succeeded}/{completions}"),
@@ -181,16 +162,8 @@ pub static JOB: Columns = Columns::new(
         };
         let duration = time(object, "status.startTime")
             .map_or_else(String::new, |start| human(time(object, "status.completionTime").unwrap_or(now).since(start)));
-        vec![
-            name(object),
-            job_status(object).into(),
-            completions.into(),
-            duration.into(),
-            age(object, now),
-            names,
-            images,
-            selector(object, "spec.selector").into(),
-        ]
+        let row = vec![name(object), job_status(object).into(), completions.into(), duration.into(), age(object, now)];
+        with_pods(row, object, selector(object, "spec.selector"))
     },
 );
 
@@ -347,6 +320,13 @@ pub static DISRUPTION_BUDGET: Columns = Columns::new(
         ]
     },
 );
+
+/// A row that goes on, in wide output, with the containers of the pod template and the selector of its pods.
+fn with_pods(mut row: Vec<Value>, object: &Value, selector: String) -> Vec<Value> {
+    row.extend(containers(object, TEMPLATE));
+    row.push(selector.into());
+    row
+}
 
 /// Wanted, there, ready.
 fn replicas(object: &Value) -> [Value; 3] {
