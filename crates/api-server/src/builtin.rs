@@ -28,7 +28,7 @@ pub fn groups(cache: &WatchCache) -> Vec<Group> {
 }
 
 fn resource(table: &resources::GroupVersion, entry: &resources::Resource, cache: &WatchCache) -> Option<Resource> {
-    let strategy = kinds::find(table.group, entry.kind)?;
+    let strategy = kinds::find(table.group, entry.kind).or_else(|| kinds::find_asked(table.group, entry.kind))?;
     let schema = schemas::schema_of(table.group, table.version, entry.kind)?;
     let (stored_group, stored_version) = stored_in(table.group, entry.name);
     let prefix = store_prefix(stored_group, entry.name);

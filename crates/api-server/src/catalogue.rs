@@ -75,6 +75,11 @@ impl Resource {
         self.subresources.iter().find(|s| &*s.name == name)
     }
 
+    /// Its objects are questions, which are answered and never stored.
+    pub fn is_asked(&self) -> bool {
+        matches!(&*self.verbs, [only] if &**only == "create")
+    }
+
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| &**v == verb)
     }

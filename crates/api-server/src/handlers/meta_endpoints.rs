@@ -122,7 +122,7 @@ fn version() -> Value {
 
 fn metrics(server: &Arc<Server>) -> Response<Body> {
     let served = server.catalogue.served();
-    let counts = served.resources().map(|r| {
+    let counts = served.resources().filter(|r| !r.is_asked()).map(|r| {
         let name = if r.group.is_empty() { r.plural.to_string() } else { format!("{}.{}", r.plural, r.group) };
         (name, r.cache.snapshot().objects.len())
     });

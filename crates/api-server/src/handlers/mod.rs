@@ -7,6 +7,7 @@ mod meta_endpoints;
 mod pods;
 mod read;
 pub mod respond;
+mod reviews;
 mod scale;
 mod watch;
 mod write;
@@ -82,6 +83,7 @@ pub async fn handle(
         (_, "get") => read::get(&call, request.headers()).await,
         ("", "list") => read::list(&call, request.headers()).await,
         ("", "watch") => watch::watch(&call, request.headers()).await,
+        ("", "create") if call.resource.is_asked() => reviews::create(&call, request).await,
         ("", "create") => write::create(&call, request).await,
         (_, "update") => write::update(&call, request).await,
         (_, "patch") => write::patch(&call, request).await,
@@ -93,7 +95,9 @@ pub async fn handle(
 
 /// A subresource that exists in Kubernetes and not yet here says so, instead of pretending.
 fn not_served(call: &Call<'_>) -> Status {
-    let message = format!("{}/{} is not served by this version of ferry", call.info.resource, call.info.subresource);
+    let (resource, subresource) = (&call.info.resource, &call.info.subresource);
+    let slash = if subresource.is_empty() { "" } else { "/" };
+    let message = format!("{resource}{slash}{subresource} is not served by this version of ferry");
     Status::failure(501, Reason::METHOD_NOT_ALLOWED, message, None)
 }
 

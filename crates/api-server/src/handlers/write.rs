@@ -200,7 +200,7 @@ fn uid_conflict(call: &Call<'_>, given: &str, found: &str) -> Status {
 }
 
 /// What only the server sets is not taken from a new object.
-fn wipe_system_fields(object: &mut Value) {
+pub(super) fn wipe_system_fields(object: &mut Value) {
     let Some(fields) = object.as_object_mut() else { return };
     let mut meta = MetaMut::of(fields);
     for field in

@@ -1,5 +1,6 @@
 //! Create and update.
 
+use api::kinds::Strategy;
 use async_trait::async_trait;
 use object_model::{
     field::{Errors, Path},
@@ -153,6 +154,27 @@ impl Registry {
         let put = Operation::Put { key: named.key(), value: stored.clone(), ttl: target.resource.strategy.ttl };
         let revision = self.commit(target, compare, put, companions).await?;
         Ok(Answer::stored(&target.resource.stored_api_version(), &stored, revision).created())
+    }
+
+    /// A question, which is answered and not stored: it takes the road of a new object up to the store. `strategy` is of its
+    /// kind, which for a subresource is not the target's.
+    pub async fn ask(
+        &self,
+        target: &Target<'_>,
+        strategy: &Strategy,
+        context: &RequestContext,
+        mut question: Value,
+        options: &WriteOptions,
+    ) -> Result<Value, Status> {
+        let dry_run = options.dry_run;
+        let attributes = Attributes { operation: admission::Operation::Create, target, old: None, context, dry_run };
+        settle_namespace(target, &mut question)?;
+        self.admission.mutate(&attributes, &mut question).await?;
+        strategy.check(&question).map_err(|errors| {
+            Status::invalid(&GroupKind::new(strategy.group, strategy.kind), Meta::of(&question).name(), &errors)
+        })?;
+        self.admission.validate(&attributes, &question).await?;
+        Ok(question)
     }
 
     /// What every new object has, whatever its client says.
