@@ -24,6 +24,7 @@ mod metrics;
 mod negotiation;
 mod openapi;
 mod options;
+pub mod outbound;
 mod ownership;
 pub mod registry;
 mod request_info;
