@@ -26,12 +26,14 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<RequestBody>) -> Response<Body> {
     let gzip = compression::accepted(request.headers());
     let head = request.method() == Method::HEAD;
+    let accept = request.headers().get(header::ACCEPT).cloned();
     // A panic is one client's bad luck, not everybody's.
     let answer = AssertUnwindSafe(permitted(server, peer, request)).catch_unwind().await;
     let response = answer.unwrap_or_else(|_| {
         tracing::error!("a request handler panicked");
         respond::status(&Status::internal("apiserver panic'd"))
     });
+    let response = respond::settle_status(accept.as_ref().and_then(|v| v.to_str().ok()), response);
     match (head, gzip) {
         // Over HTTP/2 nobody else leaves the body out.
         (true, _) => respond::head_only(response),

@@ -8,6 +8,7 @@ pub enum Encoding {
     #[default]
     Json,
     Yaml,
+    Protobuf,
 }
 
 impl Encoding {
@@ -15,6 +16,7 @@ impl Encoding {
         match self {
             Encoding::Json => "application/json",
             Encoding::Yaml => "application/yaml",
+            Encoding::Protobuf => "application/vnd.kubernetes.protobuf",
         }
     }
 }
@@ -36,20 +38,54 @@ pub struct Negotiated {
     pub view: View,
 }
 
+/// What cannot be answered in every form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A built-in object or list.
+    BuiltIn,
+    /// A custom object or list: it has no protobuf message, only its metadata has.
+    Custom,
+    /// The events of a watch: YAML has no frames.
+    Events { custom: bool },
+}
+
 const OFFERED: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor"];
+const OFFERED_TO_WATCHES: &[&str] =
+    &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
+impl Content {
+    /// Of the objects of a resource.
+    pub fn of(custom: bool) -> Self {
+        if custom { Content::Custom } else { Content::BuiltIn }
+    }
+
+    fn offers(self, encoding: Encoding, view: View) -> bool {
+        match (encoding, view) {
+            (Encoding::Json, _) => true,
+            (Encoding::Yaml, _) => !matches!(self, Content::Events { .. }),
+            (Encoding::Protobuf, View::Object) => matches!(self, Content::BuiltIn | Content::Events { custom: false }),
+            (Encoding::Protobuf, View::Metadata(_)) => true,
+            (Encoding::Protobuf, View::Table(_)) => false,
+        }
+    }
+}
 
 impl Negotiated {
     /// The first acceptable form, by quality and then in the client's order. `None` of it is an error.
-    pub fn read(accept: Option<&str>) -> Result<Self, Status> {
+    pub fn read(accept: Option<&str>, content: Content) -> Result<Self, Status> {
         let Some(accept) = accept.filter(|a| !a.trim().is_empty()) else { return Ok(Self::default()) };
         let mut clauses: Vec<(f32, &str)> = accept.split(',').map(|clause| (quality(clause), clause.trim())).collect();
         clauses.sort_by(|a, b| b.0.total_cmp(&a.0));
         clauses
             .iter()
             .filter(|(quality, _)| *quality > 0.0)
-            .find_map(|(_, clause)| Self::clause(clause))
-            .ok_or_else(|| Status::not_acceptable(OFFERED))
+            .filter_map(|(_, clause)| Self::clause(clause))
+            .find(|form| content.offers(form.encoding, form.view))
+            .ok_or_else(|| {
+                let watch = matches!(content, Content::Events { .. });
+                Status::not_acceptable(if watch { OFFERED_TO_WATCHES } else { OFFERED })
+            })
     }
 
     fn clause(clause: &str) -> Option<Self> {
@@ -57,6 +93,7 @@ impl Negotiated {
         let encoding = match parts.next()? {
             "application/json" | "*/*" | "application/*" => Encoding::Json,
             "application/yaml" => Encoding::Yaml,
+            "application/vnd.kubernetes.protobuf" => Encoding::Protobuf,
             _ => return None,
         };
         let (mut target, mut group, mut version) = ("", "", "");
@@ -93,17 +130,34 @@ fn quality(clause: &str) -> f32 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn kubectl_asks_for_a_table_first() {
-        let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(Negotiated::read(Some(accept)).unwrap().view, View::Table("v1"));
+    fn read(accept: &str, content: Content) -> Result<Negotiated, Status> {
+        Negotiated::read(Some(accept), content)
     }
 
     #[test]
-    fn protobuf_falls_back_to_json_only_when_allowed() {
-        let accept = "application/vnd.kubernetes.protobuf,*/*";
-        assert_eq!(Negotiated::read(Some(accept)).unwrap(), Negotiated::default());
-        assert!(Negotiated::read(Some("application/vnd.kubernetes.protobuf")).is_err());
-        assert!(Negotiated::read(Some("text/html")).is_err());
+    fn kubectl_asks_for_a_table_first() {
+        let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        assert_eq!(read(accept, Content::BuiltIn).unwrap().view, View::Table("v1"));
+    }
+
+    #[test]
+    fn protobuf_is_for_what_has_messages() {
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        assert_eq!(read(protobuf, Content::BuiltIn).unwrap().encoding, Encoding::Protobuf);
+        assert_eq!(read(protobuf, Content::Events { custom: false }).unwrap().encoding, Encoding::Protobuf);
+        assert!(read(protobuf, Content::Custom).is_err());
+        let either = format!("{protobuf},application/json");
+        assert_eq!(read(&either, Content::Custom).unwrap(), Negotiated::default());
+        let metadata = format!("{protobuf};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+        assert_eq!(read(&metadata, Content::Custom).unwrap().encoding, Encoding::Protobuf);
+        let table = format!("{protobuf};as=Table;g=meta.k8s.io;v=v1");
+        assert!(read(&table, Content::BuiltIn).is_err());
+    }
+
+    #[test]
+    fn what_nobody_writes_is_refused() {
+        assert!(read("text/html", Content::BuiltIn).is_err());
+        assert!(read("application/yaml", Content::Events { custom: false }).is_err());
+        assert_eq!(read("text/html,*/*;q=0.1", Content::BuiltIn).unwrap(), Negotiated::default());
     }
 }

@@ -17,7 +17,6 @@ use super::{
 use crate::{
     body::{Body, RequestBody},
     catalogue::Target,
-    negotiation::Encoding,
     options::{ListOptions, WriteOptions},
     registry::{DeleteOptions, Deleted, Preconditions, Selection, deleted_status},
     request_info::pairs,
@@ -42,6 +41,7 @@ pub async fn delete(call: &Call<'_>, request: Request<RequestBody>) -> Result<Re
 
 /// Deletes everything that is selected, and answers with what it was.
 pub async fn collection(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
+    let (encoding, _) = read::negotiate(call, request.headers(), None)?;
     let list_options = ListOptions::read(&call.query)?;
     let options = options(call, request).await?;
     let target = call.target();
@@ -72,7 +72,7 @@ pub async fn collection(call: &Call<'_>, request: Request<RequestBody>) -> Resul
         "metadata": {"resourceVersion": list.revision.to_string()},
         "items": items,
     });
-    Ok(respond::answer(StatusCode::OK, Encoding::Json, Bytes::from(serde_json::to_vec(&answer).unwrap_or_default())))
+    Ok(respond::answer(StatusCode::OK, encoding, Bytes::from(serde_json::to_vec(&answer).unwrap_or_default())))
 }
 
 /// From the body, else from the query.

@@ -17,7 +17,7 @@ use crate::{
     body::{Body, RequestBody},
     catalogue::Served,
     discovery,
-    negotiation::Encoding,
+    negotiation::{Content, Encoding, Negotiated},
     request_info::RequestInfo,
 };
 
@@ -44,28 +44,31 @@ pub fn handle(
         "/metrics" => Ok(metrics(server)),
         "" => Ok(json_answer(&root_paths(&server.catalogue.served()))),
         _ => match discovery(server, path, accept, known) {
-            Some(answer) => Ok(answer),
+            Some(answer) => answer,
             None => Ok(plain(StatusCode::NOT_FOUND, "404 page not found\n")),
         },
     }
 }
 
-fn discovery(server: &Arc<Server>, path: &str, accept: &str, known: &str) -> Option<Response<Body>> {
+/// `None` where nothing is served.
+fn discovery(server: &Arc<Server>, path: &str, accept: &str, known: &str) -> Option<Result<Response<Body>, Status>> {
     let served = server.catalogue.served();
     if let ("/api" | "/apis", Some(version)) = (path, aggregated_version(accept)) {
         let document = discovery::aggregated(&served, path == "/api", version);
         let media = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
-        return Some(tagged(&document, &media, known));
+        return Some(Ok(tagged(&document, &media, known)));
     }
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    Some(json_answer(&match parts.as_slice() {
+    let document = match parts.as_slice() {
         ["api"] => discovery::core_versions(&server.address),
         ["apis"] => discovery::groups(&served),
         ["apis", group] => discovery::group(served.group(group)?),
         ["api", version] => discovery::resources("", served.version("", version)?),
         ["apis", group, version] => discovery::resources(group, served.version(group, version)?),
         _ => return None,
-    }))
+    };
+    let form = Negotiated::read(Some(accept), Content::BuiltIn);
+    Some(form.map(|form| respond::answer(StatusCode::OK, form.encoding, document.to_string().into())))
 }
 
 /// Which version of the aggregated document a client asks for, if it does.

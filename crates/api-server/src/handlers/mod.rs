@@ -3,6 +3,7 @@
 pub mod body;
 mod decode;
 mod delete;
+mod messages;
 mod meta_endpoints;
 mod pods;
 mod read;

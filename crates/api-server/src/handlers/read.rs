@@ -5,21 +5,21 @@ use std::task::{Context, Poll};
 use bytes::{BufMut, Bytes, BytesMut};
 use hyper::{HeaderMap, Response, StatusCode, header};
 use object_model::status::Status;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    Call,
+    Call, messages,
     respond::{self, Encoded, Writer},
 };
 use crate::{
     body::{Body, Chunks},
-    negotiation::Encoding,
+    negotiation::{Content, Encoding},
     options::ListOptions,
     registry::{Items, List, Selection},
 };
 
 /// How much of a list is handed to the connection at a time.
-const CHUNK_BYTES: usize = 64 << 10;
+pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
 /// What a request accepts, from its headers and options.
 pub(super) fn negotiate(
@@ -27,10 +27,19 @@ pub(super) fn negotiate(
     headers: &HeaderMap,
     include: Option<&str>,
 ) -> Result<(Encoding, Writer), Status> {
+    negotiate_for(Content::of(call.resource.custom), call, headers, include)
+}
+
+pub(super) fn negotiate_for(
+    content: Content,
+    call: &Call<'_>,
+    headers: &HeaderMap,
+    include: Option<&str>,
+) -> Result<(Encoding, Writer), Status> {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
-    let (negotiated, include) = respond::negotiate(accept, include)?;
+    let (form, include) = respond::negotiate(accept, include, content)?;
     let now = call.server.registry.clock.seconds();
-    Ok((negotiated.encoding, Writer::new(call.resource.clone(), negotiated.view, include, now)))
+    Ok((form.encoding, Writer::new(call.resource.clone(), form, include, now)))
 }
 
 pub async fn get(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>, Status> {
@@ -47,6 +56,9 @@ pub async fn list(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>
     let (encoding, writer) = negotiate(call, headers, options.include_object.as_deref())?;
     let selection = Selection::new(&call.target(), &options)?;
     let list = call.server.registry.list(&call.target(), selection, &options).await?;
+    if encoding == Encoding::Protobuf {
+        return messages::list(writer, list).await;
+    }
     let mut chunks = ListChunks::new(writer, list);
     if encoding == Encoding::Yaml {
         let mut all = BytesMut::new();
@@ -69,6 +81,18 @@ pub async fn list(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>
     Ok(response)
 }
 
+/// The metadata of a list.
+pub(super) fn metadata(list: &List) -> Value {
+    let mut meta = json!({"resourceVersion": list.revision.to_string()});
+    if let Some(next) = &list.r#continue {
+        meta["continue"] = next.as_str().into();
+    }
+    if let Some(remaining) = list.remaining {
+        meta["remainingItemCount"] = remaining.into();
+    }
+    meta
+}
+
 /// A list as JSON, made as the connection takes it: memory does not grow with the result.
 struct ListChunks {
     writer: Writer,
@@ -83,13 +107,7 @@ struct ListChunks {
 
 impl ListChunks {
     fn new(writer: Writer, list: List) -> Self {
-        let mut meta = json!({"resourceVersion": list.revision.to_string()});
-        if let Some(next) = list.r#continue {
-            meta["continue"] = next.into();
-        }
-        if let Some(remaining) = list.remaining {
-            meta["remainingItemCount"] = remaining.into();
-        }
+        let meta = metadata(&list);
         let mut head = BytesMut::new();
         writer.list_head(&meta, &mut head);
         Self { writer, items: list.items, head: Some(head.freeze()), pending: None, first: true, ended: false }

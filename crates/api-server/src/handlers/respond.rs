@@ -1,4 +1,5 @@
-//! How objects are written into answers: whole, as items, as events, as views.
+//! How objects are written into answers: whole, as items, as events, as views. Everything is JSON first; protobuf is made of
+//! it by [`super::messages`].
 //!
 //! An object in the version it is stored in is copied from the cache's bytes; only other versions and views are made
 //! anew.
@@ -11,11 +12,12 @@ use object_model::{codec::yaml, status::Status, time::Time};
 use serde_json::{Value, json};
 use storage::Revision;
 
+use super::messages;
 use crate::{
     body::Body,
     catalogue::Resource,
     conversion,
-    negotiation::{Encoding, Negotiated, View},
+    negotiation::{Content, Encoding, Negotiated, View},
     watch_cache::write_header,
 };
 
@@ -33,7 +35,7 @@ pub struct Encoded<'a> {
 pub struct Writer {
     resource: Arc<Resource>,
     api_version: Box<str>,
-    view: View,
+    form: Negotiated,
     include: Include,
     now: Time,
     /// Columns have been told in this stream already.
@@ -50,14 +52,14 @@ pub enum Include {
 }
 
 impl Writer {
-    pub fn new(resource: Arc<Resource>, view: View, include: Include, now: Time) -> Self {
+    pub fn new(resource: Arc<Resource>, form: Negotiated, include: Include, now: Time) -> Self {
         let api_version = resource.api_version().into();
-        Self { resource, api_version, view, include, now, columns_told: false }
+        Self { resource, api_version, form, include, now, columns_told: false }
     }
 
-    /// The whole object, in its view.
+    /// The whole object, in its view, as JSON.
     pub fn object(&self, object: Encoded<'_>, out: &mut BytesMut) {
-        match self.view {
+        match self.form.view {
             View::Object => self.plain(object, true, out),
             View::Metadata(version) => partial(version, object, out),
             View::Table(version) => {
@@ -70,20 +72,28 @@ impl Writer {
 
     /// What stands before the items of a list; `meta` is its metadata.
     pub fn list_head(&self, meta: &Value, out: &mut BytesMut) {
-        let (kind, api_version) = match self.view {
-            View::Table(version) => return self.table_head(version, meta, true, out),
-            View::Metadata(version) => ("PartialObjectMetadataList", format!("meta.k8s.io/{version}")),
-            View::Object => (&*self.resource.list_kind, self.api_version.to_string()),
-        };
+        let (api_version, kind) = self.list_kind();
+        if let View::Table(version) = self.form.view {
+            return self.table_head(version, meta, true, out);
+        }
         write_header(kind, &api_version, out);
         out.put_slice(br#""metadata":"#);
         put_json(meta, out);
         out.put_slice(br#","items":["#);
     }
 
+    /// The version and kind of lists.
+    pub fn list_kind(&self) -> (String, &str) {
+        match self.form.view {
+            View::Table(version) => (format!("meta.k8s.io/{version}"), "Table"),
+            View::Metadata(version) => (format!("meta.k8s.io/{version}"), "PartialObjectMetadataList"),
+            View::Object => (self.api_version.to_string(), &self.resource.list_kind),
+        }
+    }
+
     /// One item of a list.
     pub fn item(&self, object: Encoded<'_>, out: &mut BytesMut) {
-        match self.view {
+        match self.form.view {
             View::Object => self.plain(object, self.resource.custom, out),
             View::Metadata(version) => partial(version, object, out),
             View::Table(_) => self.row(object, out),
@@ -94,19 +104,17 @@ impl Writer {
         out.put_slice(b"]}");
     }
 
-    /// One event of a watch, as a line.
+    /// One event of a watch.
     pub fn event(&mut self, kind: &str, object: Encoded<'_>, out: &mut BytesMut) {
-        open_event(kind, out);
-        match self.view {
+        let first = !std::mem::replace(&mut self.columns_told, true);
+        self.tell(kind, out, |out| match self.form.view {
             View::Table(version) => {
-                let first = !std::mem::replace(&mut self.columns_told, true);
                 self.table_head(version, &json!({"resourceVersion": revision_of(object)}), first, out);
                 self.row(object, out);
                 out.put_slice(b"]}");
             }
             _ => self.object(object, out),
-        }
-        out.put_slice(b"}\n");
+        });
     }
 
     /// A bookmark: everything up to this revision has been told.
@@ -115,27 +123,37 @@ impl Writer {
         if ends_initial {
             meta["annotations"] = json!({INITIAL_EVENTS_END: "true"});
         }
-        let (kind, api_version) = match self.view {
+        let (kind, api_version) = match self.form.view {
             View::Object => (self.resource.kind.to_string(), self.api_version.to_string()),
             View::Metadata(version) => ("PartialObjectMetadata".into(), format!("meta.k8s.io/{version}")),
             View::Table(version) => ("Table".into(), format!("meta.k8s.io/{version}")),
         };
-        let object = match self.view {
+        let object = match self.form.view {
             View::Table(_) => {
                 json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()},
                 "columnDefinitions": [], "rows": []})
             }
             _ => json!({"kind": kind, "apiVersion": api_version, "metadata": meta}),
         };
-        open_event("BOOKMARK", out);
-        put_json(&object, out);
-        out.put_slice(b"}\n");
+        self.tell("BOOKMARK", out, |out| put_json(&object, out));
     }
 
     /// An error, as the last event of a watch.
     pub fn error(&self, status: &Status, out: &mut BytesMut) {
-        open_event("ERROR", out);
-        put_json(status, out);
+        self.tell("ERROR", out, |out| put_json(status, out));
+    }
+
+    /// An event about an object that `write` writes as JSON: a line, or a frame.
+    fn tell(&self, kind: &str, out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
+        if self.form.encoding == Encoding::Protobuf {
+            let mut text = BytesMut::new();
+            write(&mut text);
+            return messages::put_event(kind, &text, out);
+        }
+        out.put_slice(br#"{"type":""#);
+        out.put_slice(kind.as_bytes());
+        out.put_slice(br#"","object":"#);
+        write(out);
         out.put_slice(b"}\n");
     }
 
@@ -202,12 +220,6 @@ impl Encoded<'_> {
     }
 }
 
-fn open_event(kind: &str, out: &mut BytesMut) {
-    out.put_slice(br#"{"type":""#);
-    out.put_slice(kind.as_bytes());
-    out.put_slice(br#"","object":"#);
-}
-
 /// `PartialObjectMetadata`: the body up to the end of its metadata.
 fn partial(version: &str, object: Encoded<'_>, out: &mut BytesMut) {
     write_header("PartialObjectMetadata", &format!("meta.k8s.io/{version}"), out);
@@ -248,7 +260,7 @@ fn put_json(value: &impl serde::Serialize, out: &mut BytesMut) {
     let _ = serde_json::to_writer(out.writer(), value);
 }
 
-/// An answer with a body in the encoding that was asked for.
+/// An answer with an object, given as JSON, in the encoding that was asked for.
 pub fn answer(code: StatusCode, encoding: Encoding, json: Bytes) -> Response<Body> {
     let body = match encoding {
         Encoding::Json => json,
@@ -256,11 +268,36 @@ pub fn answer(code: StatusCode, encoding: Encoding, json: Bytes) -> Response<Bod
             let value: Value = serde_json::from_slice(&json).unwrap_or_default();
             yaml::write(&value).into()
         }
+        Encoding::Protobuf => match messages::object(&json) {
+            Ok(message) => message.into(),
+            Err(error) => return status(&Status::internal(error)),
+        },
     };
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(encoding.media_type()));
     response
+}
+
+/// Marks an answer that is a `Status` as JSON, which may be told in whatever form the client reads.
+#[derive(Clone, Copy)]
+struct InAnyForm;
+
+/// A `Status` in the form that the client asked for. Any other answer is left as it is.
+pub fn settle_status(accept: Option<&str>, mut response: Response<Body>) -> Response<Body> {
+    if response.extensions_mut().remove::<InAnyForm>().is_none() {
+        return response;
+    }
+    let encoding = Negotiated::read(accept, Content::BuiltIn).unwrap_or_default().encoding;
+    let (mut head, body) = response.into_parts();
+    match body {
+        Body::Full(json) if encoding != Encoding::Json => {
+            let told = answer(head.status, encoding, json);
+            head.headers.extend(told.headers().clone());
+            Response::from_parts(head, told.into_body())
+        }
+        body => Response::from_parts(head, body),
+    }
 }
 
 /// An error or a success without an object.
@@ -274,6 +311,7 @@ pub fn status(status: &Status) -> Response<Body> {
     if let Some(seconds) = status.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
+    response.extensions_mut().insert(InAnyForm);
     response
 }
 
@@ -287,7 +325,11 @@ pub fn head_only(response: Response<Body>) -> Response<Body> {
 }
 
 /// Which form a request asked for, and how much of it in tables.
-pub fn negotiate(accept: Option<&str>, include: Option<&str>) -> Result<(Negotiated, Include), Status> {
+pub fn negotiate(
+    accept: Option<&str>,
+    include: Option<&str>,
+    content: Content,
+) -> Result<(Negotiated, Include), Status> {
     let include = match include {
         None | Some("" | "Metadata") => Include::Metadata,
         Some("None") => Include::None,
@@ -296,5 +338,5 @@ pub fn negotiate(accept: Option<&str>, include: Option<&str>) -> Result<(Negotia
             return Err(Status::bad_request(format!("unrecognized includeObject value: {other:?}")));
         }
     };
-    Ok((Negotiated::read(accept)?, include))
+    Ok((Negotiated::read(accept, content)?, include))
 }

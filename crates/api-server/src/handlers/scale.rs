@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     body::{Body, RequestBody},
-    negotiation::Negotiated,
+    negotiation::{Content, Negotiated},
     options::{ListOptions, Write, WriteOptions},
     ownership,
     registry::Change,
@@ -33,7 +33,7 @@ use crate::{
 
 pub async fn handle(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let accept = request.headers().get(hyper::header::ACCEPT).and_then(|v| v.to_str().ok());
-    let encoding = Negotiated::read(accept)?.encoding;
+    let encoding = Negotiated::read(accept, Content::BuiltIn)?.encoding;
     let registry = &call.server.registry;
     let object = match call.info.verb {
         "get" => {

@@ -1,4 +1,4 @@
-//! WATCH: the events of a selection, as lines of JSON.
+//! WATCH: the events of a selection, as lines of JSON or frames of protobuf.
 //!
 //! A state machine: the initial events (if asked for), then the live ones, with bookmarks when nothing happens, until the
 //! time is up, the server drains, or the window has moved on (which the client is told with a 410).
@@ -21,11 +21,12 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{
     Call,
-    read::negotiate,
+    read::negotiate_for,
     respond::{Encoded, Writer},
 };
 use crate::{
     body::{Body, Chunks},
+    negotiation::{Content, Encoding},
     options::ListOptions,
     registry::{Items, Selection, parse_revision, store_error},
     watch_cache::{Entry, WatchCache, Watcher},
@@ -39,7 +40,8 @@ const BURST_BYTES: usize = 64 << 10;
 
 pub async fn watch(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>, Status> {
     let options = ListOptions::read(&call.query)?;
-    let (_, writer) = negotiate(call, headers, options.include_object.as_deref())?;
+    let content = Content::Events { custom: call.resource.custom };
+    let (encoding, writer) = negotiate_for(content, call, headers, options.include_object.as_deref())?;
     let body = match begin(call, &options).await {
         Ok(start) => {
             let cache = call.server.registry.cache.clone();
@@ -54,7 +56,11 @@ pub async fn watch(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body
         Err(status) => return Err(status),
     };
     let mut response = Response::new(body);
-    let media = header::HeaderValue::from_static("application/json");
+    let media = match encoding {
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
+    };
+    let media = header::HeaderValue::from_static(media);
     response.headers_mut().insert(header::CONTENT_TYPE, media);
     Ok(response)
 }

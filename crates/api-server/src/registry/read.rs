@@ -27,7 +27,8 @@ pub struct List {
     pub remaining: Option<u64>,
 }
 
-/// The items of a list, taken one by one as the connection asks for them.
+/// The items of a list, taken one by one as the connection asks for them. A clone begins where this one is.
+#[derive(Clone)]
 pub enum Items {
     /// All that a snapshot has below a prefix.
     Snapshot { snapshot: Arc<Snapshot>, prefix: Box<str>, after: Option<Arc<str>>, selection: Selection },

@@ -104,14 +104,20 @@ pub fn unwrap(bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
 
 /// Puts an object's message in an envelope.
 pub fn wrap(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(raw.len() + api_version.len() + kind.len() + 24);
-    encode::envelope(&mut out, api_version, kind, |out| {
-        out.extend_from_slice(raw);
-        Ok::<(), std::convert::Infallible>(())
-    })
-    .unwrap_or_else(|never| match never {});
+    let mut out = open(api_version, kind, raw.len());
+    out.extend_from_slice(raw);
+    out.extend_from_slice(CLOSE);
     out
 }
+
+/// What stands in an envelope before an object's message of this length. After the message comes [`CLOSE`]. So a message
+/// can be sent while it is made, if its length is known.
+pub fn open(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
+    encode::envelope_start(api_version, kind, length)
+}
+
+/// The end of an envelope: content encoding and type, which Go writes even when they are empty.
+pub const CLOSE: &[u8] = &[0x1a, 0, 0x22, 0];
 
 /// Reads a message as a canonical value. An object's apiVersion and kind are in its envelope, not here.
 pub fn decode(at: Ref<'_>, bytes: &[u8]) -> Result<Value, DecodeError> {

@@ -2,10 +2,10 @@
 
 use hyper::Method;
 use object_model::codec::protobuf;
-use serde_json::json;
-use testing::client::{JSON, MERGE_PATCH, PROTOBUF, YAML};
+use serde_json::{Value, json};
+use testing::client::{Answer, JSON, MERGE_PATCH, PROTOBUF, YAML};
 
-use super::{Place, configmap, deployment, pod};
+use super::{Place, configmap, deployment, names, pod};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
@@ -65,7 +65,7 @@ pub async fn protobuf_bodies(place: &Place) {
     let client = &place.client;
     let schema = |group: &str, kind: &str| api::schemas::schema_of(group, "v1", kind).expect("a schema");
     let body = protobuf::to_vec(&schema("", "Pod"), &pod("p")).expect("protobuf");
-    let headers = [("content-type", PROTOBUF), ("accept", "application/vnd.kubernetes.protobuf,application/json")];
+    let headers = [("content-type", PROTOBUF), ("accept", JSON)];
     let made = client.send(Method::POST, &place.core("pods"), &headers, body).await;
     assert_eq!(made.header("content-type"), JSON);
     let made = made.expect(201);
@@ -83,6 +83,120 @@ pub async fn protobuf_bodies(place: &Place) {
     for broken in [&b"k8s\0"[..], b"k8s\0\xff\xff\xff", b"nonsense", b""] {
         client.send(Method::POST, &place.core("pods"), &headers[..1], broken.to_vec()).await.refused(400);
     }
+}
+
+/// What an answer in protobuf says.
+fn read(answer: Answer) -> Value {
+    assert_eq!(answer.header("content-type"), PROTOBUF, "{}", answer.text());
+    let schema = |api_version: &str, kind: &str| {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        api::schemas::schema_of(group, version, kind)
+    };
+    protobuf::read(&answer.body, schema).expect("protobuf")
+}
+
+/// A null stands for what is absent.
+fn without_nulls(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(|value| *value = without_nulls(value.take()));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|value| *value = without_nulls(value.take())),
+        _ => {}
+    }
+    value
+}
+
+pub async fn protobuf_answers(place: &Place) {
+    let client = &place.client;
+    let headers = [("content-type", JSON), ("accept", PROTOBUF)];
+    let made = client.send(Method::POST, &place.core("pods"), &headers, pod("p").to_string()).await;
+    assert_eq!(made.code, 201);
+    let (made, stored) = (read(made), client.get(&place.core("pods/p")).await.expect(200));
+    assert_eq!(without_nulls(made), without_nulls(stored.clone()));
+    let one = read(client.get_as(&place.core("pods/p"), "application/vnd.kubernetes.protobuf,*/*").await);
+    assert_eq!(one["spec"], stored["spec"]);
+
+    let list = read(client.get_as(&place.core("pods"), PROTOBUF).await);
+    assert_eq!((&list["kind"], names(&list)), (&json!("PodList"), vec!["p"]));
+    assert_eq!(list["items"][0]["spec"], stored["spec"]);
+    let accept = format!("{PROTOBUF};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io");
+    let list = read(client.get_as(&place.core("pods"), &accept).await);
+    assert_eq!((&list["kind"], names(&list)), (&json!("PartialObjectMetadataList"), vec!["p"]));
+    let table = client.get_as(&place.core("pods"), &format!("{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,{TABLE}")).await;
+    assert_eq!(table.header("content-type"), JSON);
+    client.post(&place.apps("deployments"), &deployment("d")).await.expect(201);
+    let scale = read(client.get_as(&place.apps("deployments/d/scale"), PROTOBUF).await);
+    assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(2)));
+
+    let missing = client.get_as(&place.core("pods/none"), PROTOBUF).await;
+    assert_eq!(missing.code, 404);
+    let missing = read(missing);
+    assert_eq!((&missing["kind"], &missing["details"]["name"]), (&json!("Status"), &json!("none")));
+    let yaml = client.get_as(&place.core("pods/none"), YAML).await;
+    assert!(yaml.text().contains("reason: NotFound"), "{}", yaml.text());
+    let gone = client.send(Method::DELETE, &place.apps("deployments/d"), &headers, "").await;
+    assert_eq!(read(gone)["status"], "Success");
+    let groups = read(client.get_as("/apis", PROTOBUF).await);
+    assert_eq!(groups["kind"], "APIGroupList");
+}
+
+/// More than one chunk, and more than is sent whole.
+pub async fn long_lists_in_protobuf(place: &Place) {
+    let client = &place.client;
+    let mut big = configmap("x");
+    big["data"]["text"] = "a long text ".repeat(40_000).into();
+    for number in 0..12 {
+        big["metadata"]["name"] = format!("c{number:02}").into();
+        place.create("configmaps", &big).await;
+    }
+    let path = place.core("configmaps");
+    let (wire, list) = (client.get_as(&path, PROTOBUF).await, client.get(&path).await.expect(200));
+    assert!(wire.body.len() > 5 << 20, "{} bytes", wire.body.len());
+    assert_eq!(without_nulls(read(wire))["items"], list["items"]);
+    let page = read(client.get_as(&format!("{path}?limit=2"), PROTOBUF).await);
+    assert_eq!((names(&page).len(), &page["metadata"]["remainingItemCount"]), (2, &json!(10)));
+    assert!(page["metadata"]["continue"].is_string());
+}
+
+pub async fn protobuf_watches(place: &Place) {
+    let client = &place.client;
+    let path = place.core("configmaps?watch=1&allowWatchBookmarks=true&sendInitialEvents=true");
+    let path = format!("{path}&resourceVersionMatch=NotOlderThan&timeoutSeconds=2");
+    place.create("configmaps", &configmap("a")).await;
+    let whole = client.get_as(&path, PROTOBUF).await;
+    assert_eq!(whole.header("content-type"), "application/vnd.kubernetes.protobuf;stream=watch");
+    let events = frames(&whole.body);
+    let told: Vec<(&str, &str)> =
+        events.iter().map(|(kind, object)| (&**kind, object["metadata"]["name"].as_str().unwrap_or(""))).collect();
+    assert_eq!(told, [("ADDED", "a"), ("BOOKMARK", "")]);
+    assert_eq!(events[0].1["data"], json!({"key": "1"}));
+    assert_eq!(events[1].1["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    let yaml = client.get_as(&path, YAML).await;
+    assert_eq!(yaml.code, 406);
+    let refused = client.get_as(&place.core("configmaps?watch=1&resourceVersion=x"), PROTOBUF).await;
+    assert_eq!((refused.code, &read(refused)["kind"]), (400, &json!("Status")));
+}
+
+/// The events in the frames of a watch: their kinds and objects.
+fn frames(mut bytes: &[u8]) -> Vec<(String, Value)> {
+    let mut events = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let (frame, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+        // The object inside is another message, which the first field of a raw extension holds.
+        let kind = protobuf_text(frame);
+        let from = frame.windows(4).position(|window| window == protobuf::PREFIX).expect("an object");
+        let schema = |version: &str, kind: &str| api::schemas::schema_of("", version, kind);
+        events.push((kind, protobuf::read(&frame[from..], schema).expect("an object")));
+        bytes = rest;
+    }
+    events
+}
+
+/// The text that a message begins with.
+fn protobuf_text(message: &[u8]) -> String {
+    String::from_utf8_lossy(&message[2..2 + usize::from(message[1])]).into_owned()
 }
 
 pub async fn negotiation(place: &Place) {

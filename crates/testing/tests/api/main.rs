@@ -94,7 +94,8 @@ tests! {
         four_patches, apply_owns_fields, dry_run_changes_nothing, unknown_fields, status_is_separate, no_change_no_revision;
     deletes: deleting, finalizers_hold, pods_go_gracefully, propagation, preconditions, collections;
     lists: pages, versions, selectors;
-    forms: tables, metadata_only, yaml_bodies, protobuf_bodies, negotiation, scale;
+    forms: tables, metadata_only, yaml_bodies, protobuf_bodies, protobuf_answers, long_lists_in_protobuf,
+        protobuf_watches, negotiation, scale;
     watches: from_a_revision, initial_events, selections, one_object, ends;
 }
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::wire::{WireType, append_bytes, put_message, put_tag, put_varint};
-use super::{EncodeError, NoMessage, PREFIX};
+use super::{CLOSE, EncodeError, NoMessage, PREFIX};
 use crate::codec::json;
 use crate::schema::{Field, Member, MemberTarget, Ref, Scalar, Shape, Struct, Wire};
 use crate::time::{Duration, Time};
@@ -18,17 +18,26 @@ pub fn envelope<E>(
     kind: &str,
     object: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<(), E> {
-    out.extend_from_slice(PREFIX);
-    put_message(out, 1, |out| {
-        append_bytes(out, 1, api_version.as_bytes());
-        append_bytes(out, 2, kind.as_bytes());
-        Ok(())
-    })?;
+    type_meta(out, api_version, kind);
     put_message(out, 2, object)?;
-    // content encoding and type, which Go writes even when they are empty
-    append_bytes(out, 3, b"");
-    append_bytes(out, 4, b"");
+    out.extend_from_slice(CLOSE);
     Ok(())
+}
+
+pub fn envelope_start(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(api_version.len() + kind.len() + 24);
+    type_meta(&mut out, api_version, kind);
+    put_tag(&mut out, 2, WireType::Bytes);
+    put_varint(&mut out, length as u64);
+    out
+}
+
+fn type_meta(out: &mut Vec<u8>, api_version: &str, kind: &str) {
+    let mut names = Vec::with_capacity(api_version.len() + kind.len() + 4);
+    append_bytes(&mut names, 1, api_version.as_bytes());
+    append_bytes(&mut names, 2, kind.as_bytes());
+    out.extend_from_slice(PREFIX);
+    append_bytes(out, 1, &names);
 }
 
 /// The message of a struct, without tag and length.
