@@ -10,14 +10,14 @@ use std::{
 
 use anyhow::Context;
 use api_server::{
-    Server,
+    Server, encryption,
     serving::{
         self, ServerCertificate,
         authority::{Authority, Names},
         kubeconfig,
     },
 };
-use storage::Store;
+use storage::{Store, encryption::Encrypted};
 use storage_embedded::EmbeddedStore;
 use tokio::{
     net::TcpListener,
@@ -37,6 +37,15 @@ pub struct Settings {
     pub kubeconfig: PathBuf,
     pub address: SocketAddr,
     pub store: StoreChoice,
+    pub encryption: EncryptionChoice,
+}
+
+/// Where it is written down what is encrypted at rest.
+pub struct EncryptionChoice {
+    /// By default a file in the data folder, made at the first start.
+    pub file: Option<PathBuf>,
+    /// Whether the file is read again when it changes.
+    pub reload: bool,
 }
 
 pub enum StoreChoice {
@@ -64,6 +73,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     })?;
     let address = listener.local_addr()?;
     let store = Opened::open(&settings)?;
+    let (encrypted, rules) = encrypt(store.store.clone(), &settings)?;
     let _pid = PidFile::write(&settings.data_dir)?;
 
     let authority = Authority::open(&settings.data_dir.join("pki"))?;
@@ -73,12 +83,13 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     remember(&settings.data_dir, &settings.kubeconfig)?;
     kubeconfig::write_admin(&settings.kubeconfig, &authority, address).context("cannot write the kubeconfig")?;
 
-    let server = Server::start(store.store.clone(), api_server::Settings::new(address.to_string()))
+    let server = Server::start(encrypted.clone(), api_server::Settings::new(address.to_string()))
         .await
         .context("cannot start the API server")?;
     let stop = CancellationToken::new();
     let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
     let renewal = tokio::spawn(renew(authority, certificate, names));
+    let rewriting = tokio::spawn(encryption::keep(encrypted, rules, settings.encryption.reload));
     say(&format!("API ready on https://{address} after {} ms", started.elapsed().as_millis()));
     say(&format!("try: kubectl --kubeconfig {} get namespaces", settings.kubeconfig.display()));
 
@@ -88,6 +99,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     stop.cancel();
     serving.await.context("the API server did not stop in order")?;
     renewal.abort();
+    rewriting.abort();
     store.close().await
 }
 
@@ -111,6 +123,20 @@ async fn renew(authority: Authority, certificate: Arc<ServerCertificate>, names:
             tracing::error!(%error, "cannot renew the server certificate");
         }
     }
+}
+
+/// The store with its values encrypted, and the file that says which.
+fn encrypt(store: Arc<dyn Store>, settings: &Settings) -> anyhow::Result<(Arc<Encrypted>, PathBuf)> {
+    let file = match &settings.encryption.file {
+        Some(file) => file.clone(),
+        None => {
+            let file = settings.data_dir.join("encryption.yaml");
+            encryption::make_default(&file)?;
+            file
+        }
+    };
+    let rules = encryption::read(&file)?;
+    Ok((Arc::new(Encrypted::new(store, rules)), file))
 }
 
 /// The store that was chosen, and how to close it.

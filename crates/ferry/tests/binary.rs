@@ -1,17 +1,19 @@
 //! The binary as its users run it.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead, BufReader},
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
 use api_server::serving::authority::Authority;
-use serde_json::json;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
 use testing::client::{Client, Trust};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -127,6 +129,140 @@ async fn a_crash_loses_nothing() {
     let cluster = Cluster::up(folder.path(), &[]);
     let list = cluster.client(folder.path()).get(MAPS).await.expect(200);
     assert_eq!(list["items"].as_array().map(Vec::len), Some(20));
+}
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const HIDDEN: &str = "correct-horse-battery-staple";
+
+async fn make_secret(client: &Client, name: &str) {
+    let secret = json!({"metadata": {"name": name}, "stringData": {"password": HIDDEN}});
+    client.post(SECRETS, &secret).await.expect(201);
+}
+
+async fn has_secret(client: &Client, name: &str) {
+    let secret = client.get(&format!("{SECRETS}/{name}")).await.expect(200);
+    assert_eq!(secret["data"]["password"], STANDARD.encode(HIDDEN));
+}
+
+/// The files below a folder that contain a text, whole or as base64.
+fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+            continue;
+        }
+        let bytes = fs::read(&path).expect("a file");
+        let has = |wanted: &str| bytes.windows(wanted.len()).any(|window| window == wanted.as_bytes());
+        if has(text) || has(STANDARD.encode(text).trim_end_matches('=')) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn configuration(keys: &[(&str, u8)]) -> String {
+    let keys = keys.iter().map(|(name, byte)| json!({"name": name, "secret": STANDARD.encode([*byte; 32])}));
+    let providers = json!([{"aesgcm": {"keys": keys.collect::<Vec<_>>()}}]);
+    let resources = json!([{"resources": ["secrets", "configmaps"], "providers": providers}]);
+    json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": resources})
+        .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn secrets_are_not_in_the_files_in_the_clear() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path();
+    let mut cluster = Cluster::up(data, &[]);
+    let client = cluster.client(data);
+    make_secret(&client, "s").await;
+    client.post(MAPS, &json!({"metadata": {"name": "open"}, "data": {"a": "plain-as-day"}})).await.expect(201);
+    has_secret(&client, "s").await;
+    assert_eq!(files_with(data, HIDDEN), Vec::<PathBuf>::new());
+    assert!(!files_with(data, "plain-as-day").is_empty(), "the test would find it");
+    assert_eq!(cluster.terminate(), Some(0));
+    assert_eq!(files_with(data, HIDDEN), Vec::<PathBuf>::new(), "nor after everything is settled");
+    assert!(!files_with(data, "plain-as-day").is_empty());
+    let key = data.join("encryption.yaml");
+    assert_eq!(fs::metadata(&key).expect("a key").permissions().mode() & 0o777, 0o600);
+
+    let cluster = Cluster::up(data, &[]);
+    has_secret(&cluster.client(data), "s").await;
+    drop(cluster);
+    // Without the key nothing can be read, and the server says so.
+    fs::remove_file(&key).expect("removed");
+    let (code, words) = run(&["up", "--data-dir", data.to_str().expect("a path"), "--api-port", "0"]);
+    assert_eq!((code, words.contains("which is not configured")), (Some(1), true), "{words}");
+}
+
+/// The whole rotation: the new key behind, then in front, then alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn keys_rotate() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, file) = (folder.path().join("data"), folder.path().join("keys.json"));
+    let mut before = BTreeMap::new();
+    let arguments = ["--encryption-provider-config", file.to_str().expect("a path")];
+    for (round, keys) in [
+        &[("one", 1)][..],
+        &[("one", 1), ("two", 2)],
+        &[("two", 2), ("one", 1)],
+        // Everything has been rewritten meanwhile, so the old key can go.
+        &[("two", 2)],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        fs::write(&file, configuration(keys)).expect("a configuration");
+        let mut cluster = Cluster::up(&data, &arguments);
+        let client = cluster.client(&data);
+        for earlier in 0..round {
+            has_secret(&client, &format!("s{earlier}")).await;
+        }
+        make_secret(&client, &format!("s{round}")).await;
+        let mut versions = versions(&client).await;
+        // A rewrite is a write like any other: versions move.
+        let since = Instant::now();
+        while round == 2 && before.iter().any(|(name, version)| versions[name] == *version) {
+            assert!(since.elapsed() < Duration::from_secs(30), "nothing is rewritten");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            versions = self::versions(&client).await;
+        }
+        before = versions;
+        assert_eq!(cluster.terminate(), Some(0));
+    }
+    assert_eq!(files_with(&data, HIDDEN), Vec::<PathBuf>::new());
+}
+
+/// The versions of all Secrets, by name.
+async fn versions(client: &Client) -> BTreeMap<String, String> {
+    let list = client.get(SECRETS).await.expect(200);
+    let text = |object: &Value, field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let items = list["items"].as_array().into_iter().flatten();
+    items.map(|object| (text(object, "name"), text(object, "resourceVersion"))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn secrets_are_not_in_etcds_files_in_the_clear() {
+    if !storage_etcd::testing::etcd_is_installed() {
+        return;
+    }
+    let etcd = storage_etcd::testing::Server::start(&[]).await.expect("etcd starts");
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = format!("etcd://{}", etcd.endpoint());
+    let first = Cluster::up(&folder.path().join("a"), &["--store", &store]);
+    let client = first.client(&folder.path().join("a"));
+    make_secret(&client, "s").await;
+    client.post(MAPS, &json!({"metadata": {"name": "open"}, "data": {"a": "plain-as-day"}})).await.expect(201);
+    assert_eq!(files_with(etcd.folder(), HIDDEN), Vec::<PathBuf>::new());
+    assert!(!files_with(etcd.folder(), "plain-as-day").is_empty(), "the test would find it");
+    // A second server needs the key of the first.
+    let (second, key) = (folder.path().join("b"), folder.path().join("a/encryption.yaml"));
+    let (at, key) = (second.to_str().expect("a path"), key.to_str().expect("a path"));
+    let (code, words) = run(&["up", "--data-dir", at, "--api-port", "0", "--store", &store]);
+    assert_eq!((code, words.contains("which is not configured")), (Some(1), true), "{words}");
+    let sharing = Cluster::up(&second, &["--store", &store, "--encryption-provider-config", key]);
+    has_secret(&sharing.client(&second), "s").await;
 }
 
 #[test]

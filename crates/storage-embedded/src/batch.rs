@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use redb::{Database, ReadableDatabase, ReadableTable};
-use storage::{At, Expected, KeyValue, Operation, Outcome, Revision, Transaction};
+use storage::{At, Expected, KeyValue, Lifetime, Operation, Outcome, Revision, Transaction};
 
 use crate::{
     clock::millis,
@@ -154,10 +154,14 @@ impl<'a> Batch<'a> {
         for (sub, (operation, replaced)) in operations.into_iter().enumerate() {
             let sub = u32::try_from(sub).map_err(|_| damaged("a transaction has too many operations"))?;
             let (key, value, create, expiry) = match operation {
-                Operation::Put { key, value, ttl } => {
+                Operation::Put { key, value, lifetime } => {
                     let create = replaced.map_or(revision, |replaced| replaced.create);
-                    // `now` was rounded down to whole milliseconds: one more, lest a key expire early.
-                    let expiry = ttl.map_or(0, |ttl| self.now.saturating_add(millis(ttl)).saturating_add(1));
+                    let expiry = match lifetime {
+                        Lifetime::Endless => 0,
+                        // `now` was rounded down to whole milliseconds: one more, lest a key expire early.
+                        Lifetime::For(ttl) => self.now.saturating_add(millis(ttl)).saturating_add(1),
+                        Lifetime::Kept => replaced.map_or(0, |replaced| replaced.expiry),
+                    };
                     (key, value, create, expiry)
                 }
                 Operation::Delete { key } => (key, bytes::Bytes::new(), 0, 0),

@@ -30,7 +30,8 @@ use std::{
 
 use async_trait::async_trait;
 use storage::{
-    At, Compare, Error, Expected, KeyValue, Operation, Outcome, Page, Range, Revision, Store, Transaction, Watch,
+    At, Compare, Error, Expected, KeyValue, Lifetime, Operation, Outcome, Page, Range, Revision, Store, Transaction,
+    Watch,
 };
 use tonic::Status;
 
@@ -175,17 +176,25 @@ impl Inner {
         for operation in &transaction.operations {
             let request = match operation {
                 Operation::Delete { key } => Request::DeleteRange(wire::DeleteRangeRequest { key: self.keys.key(key) }),
-                Operation::Put { key, value, ttl } => {
-                    let lease = match (ttl, granted.iter().find(|(granted, _)| Some(granted) == ttl.as_ref())) {
-                        (None, _) => 0,
-                        (Some(_), Some((_, lease))) => *lease,
-                        (Some(ttl), None) => {
-                            let lease = self.leases.lease(&self.client, *ttl).await?;
-                            granted.push((*ttl, lease));
-                            lease
-                        }
+                Operation::Put { key, value, lifetime } => {
+                    let lease = match lifetime {
+                        Lifetime::Endless | Lifetime::Kept => 0,
+                        Lifetime::For(ttl) => match granted.iter().find(|(granted, _)| granted == ttl) {
+                            Some((_, lease)) => *lease,
+                            None => {
+                                let lease = self.leases.lease(&self.client, *ttl).await?;
+                                granted.push((*ttl, lease));
+                                lease
+                            }
+                        },
                     };
-                    Request::Put(wire::PutRequest { key: self.keys.key(key), value: value.clone(), lease })
+                    let ignore_lease = *lifetime == Lifetime::Kept;
+                    Request::Put(wire::PutRequest {
+                        key: self.keys.key(key),
+                        value: value.clone(),
+                        lease,
+                        ignore_lease,
+                    })
                 }
             };
             success.push(RequestOp { request: Some(request) });

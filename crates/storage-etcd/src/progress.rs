@@ -58,7 +58,7 @@ impl Marker {
         if *written >= revision {
             return;
         }
-        let put = wire::PutRequest { key: self.key.clone(), value: Bytes::new(), lease: 0 };
+        let put = wire::PutRequest { key: self.key.clone(), value: Bytes::new(), ..Default::default() };
         let answer: Result<wire::PutResponse, _> = self.client.call(method::PUT, put, Repeat::Harmless).await;
         match answer {
             Ok(answer) => *written = keys::revision(wire::revision(&answer.header)),

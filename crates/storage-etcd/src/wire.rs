@@ -58,6 +58,9 @@ pub struct PutRequest {
     pub value: Bytes,
     #[prost(int64, tag = "3")]
     pub lease: i64,
+    /// The key keeps the lease it has. An error if there is no such key.
+    #[prost(bool, tag = "6")]
+    pub ignore_lease: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

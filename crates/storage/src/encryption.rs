@@ -1,101 +1,84 @@
-//! Encryption at rest, as a layer: a [`Store`] over a [`Store`] that holds only sealed values.
+//! Encryption at rest, as a layer: a [`Store`] over a [`Store`] that holds sealed values.
 //!
-//! Kubernetes calls this an encryption configuration. What is written below the chosen prefixes is sealed under the
-//! first key of the [`Keyring`]; what is read may be sealed under any of its keys, or plain text from before
-//! encryption. Keys, revisions and sizes are not hidden. See `docs/design/encryption.md` for how to rotate keys.
+//! Kubernetes calls this an encryption configuration; the stored form is Kubernetes' own. [`Rules`] say which values are
+//! written how, and what else may be read. Keys, revisions and sizes are not hidden. See `docs/design/encryption.md` for
+//! how to rotate keys.
 //!
-//! - A sealed value opens only at its own path: nobody who can write to the store below can swap two secrets.
-//! - Plain text is accepted until [`Encrypted::refusing_plain_text`], since otherwise the first key could never be
-//!   introduced. Whoever writes to the store below can plant plain text until then.
+//! - A value sealed with AES-GCM opens only at its own path: nobody who can write to the store below can swap two secrets.
+//! - Plain text is accepted only where the rules say so. Whoever writes to the store below can plant it there.
 //! - A value that does not open is an error ([`Error::Unreadable`]) of the read that meets it, never empty or skipped.
 //!   It can still be deleted.
 
 mod keys;
 mod rewrite;
+mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc, PoisonError, RwLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 
-use self::keys::{MARK, Stored, stored};
 pub use self::{
-    keys::{Key, KeyError, Keyring},
+    keys::{Cipher, Key, KeyError},
     rewrite::Rewritten,
+    rules::{Form, Rule, Rules},
 };
 use crate::{
-    At, Change, Error, KeyValue, MAX_VALUE_BYTES, Operation, Outcome, Page, Range, Revision, Store, Transaction, Watch,
-    WatchEvent,
+    At, Change, Error, KeyValue, Operation, Outcome, Page, Range, Revision, Store, Transaction, Watch, WatchEvent,
 };
 
 /// A store whose values are sealed in the store below.
 pub struct Encrypted {
     inner: Arc<dyn Store>,
-    rules: Arc<Rules>,
+    layer: Arc<Layer>,
 }
 
-/// Which values are sealed, and how.
-struct Rules {
-    keys: Keyring,
-    prefixes: Vec<String>,
-    refuse_plain_text: bool,
+/// The rules of now, and whether something was read that they would write otherwise.
+struct Layer {
+    rules: RwLock<Arc<Rules>>,
+    stale: AtomicBool,
 }
 
 impl Encrypted {
-    /// Seals the values of keys that start with one of `prefixes`. With none, it only reads what was sealed before.
-    pub fn new(inner: Arc<dyn Store>, keys: Keyring, prefixes: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let prefixes = prefixes.into_iter().map(Into::into).collect();
-        Self { inner, rules: Arc::new(Rules { keys, prefixes, refuse_plain_text: false }) }
+    pub fn new(inner: Arc<dyn Store>, rules: Rules) -> Self {
+        let layer = Layer { rules: RwLock::new(Arc::new(rules)), stale: AtomicBool::new(false) };
+        Self { inner, layer: Arc::new(layer) }
     }
 
-    /// Reads nothing below the prefixes that is not sealed. For when all of it has been rewritten.
-    pub fn refusing_plain_text(self) -> Self {
-        let Rules { keys, prefixes, .. } = &*self.rules;
-        let rules = Rules { keys: keys.clone(), prefixes: prefixes.clone(), refuse_plain_text: true };
-        Self { inner: self.inner, rules: Arc::new(rules) }
+    /// Goes by other rules from now on, open watches included.
+    pub fn replace(&self, rules: Rules) {
+        *self.layer.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
-    /// The largest value that still fits in the store below when sealed.
-    pub fn largest_value(&self) -> usize {
-        MAX_VALUE_BYTES - self.rules.keys.overhead()
+    /// Whether something has been read since the store was made that is not in the form in which it would be written now:
+    /// [`Encrypted::rewrite`] has something to do.
+    pub fn has_read_stale(&self) -> bool {
+        self.layer.stale.load(Ordering::Relaxed)
     }
 }
 
-impl Rules {
-    fn seals(&self, path: &str) -> bool {
-        self.prefixes.iter().any(|prefix| path.starts_with(prefix))
+impl Layer {
+    fn rules(&self) -> Arc<Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A value as it is stored. Plain text that looks like a sealed value is sealed wherever it is, or it could not be
-    /// read again.
-    fn outgoing(&self, path: &str, value: Bytes) -> Result<Bytes, Error> {
-        if self.seals(path) || value.starts_with(MARK) { self.keys.seal(path, &value) } else { Ok(value) }
-    }
-
-    fn incoming(&self, mut kv: KeyValue) -> Result<KeyValue, Error> {
-        kv.value = self.value(&kv.key, kv.value)?;
-        Ok(kv)
-    }
-
-    fn value(&self, path: &str, value: Bytes) -> Result<Bytes, Error> {
-        match stored(path, &value)? {
-            Stored::Sealed { key, body } => self.keys.open(path, key, &body),
-            Stored::Plain if self.refuse_plain_text && self.seals(path) => Err(Error::Unreadable {
-                key: path.to_owned(),
-                reason: "it is not encrypted, and plain text is refused here; if it was written before encryption \
-                         was turned on, accept plain text and rewrite it"
-                    .into(),
-            }),
-            Stored::Plain => Ok(value),
+    fn incoming(&self, rules: &Rules, mut kv: KeyValue) -> Result<KeyValue, Error> {
+        if !rules.is_due(&kv.key, &kv.value) {
+            self.stale.store(true, Ordering::Relaxed);
         }
+        kv.value = rules.opened(&kv.key, kv.value)?;
+        Ok(kv)
     }
 
     fn event(&self, event: WatchEvent) -> Result<WatchEvent, Error> {
         let WatchEvent::Changes { revision, changes } = event else { return Ok(event) };
+        let rules = self.rules();
         let opened = changes.into_iter().map(|change| match change {
-            Change::Put(kv) => self.incoming(kv).map(Change::Put),
+            Change::Put(kv) => self.incoming(&rules, kv).map(Change::Put),
             delete @ Change::Delete { .. } => Ok(delete),
         });
         Ok(WatchEvent::Changes { revision, changes: opened.collect::<Result<_, _>>()? })
@@ -110,25 +93,27 @@ impl Store for Encrypted {
 
     async fn get(&self, key: &str, revision: Option<Revision>) -> Result<At<Option<KeyValue>>, Error> {
         let At { revision, value } = self.inner.get(key, revision).await?;
-        Ok(At { revision, value: value.map(|kv| self.rules.incoming(kv)).transpose()? })
+        Ok(At { revision, value: value.map(|kv| self.layer.incoming(&self.layer.rules(), kv)).transpose()? })
     }
 
     async fn range(&self, range: Range) -> Result<At<Page>, Error> {
         let At { revision, value: Page { items, remaining } } = self.inner.range(range).await?;
-        let items = items.into_iter().map(|kv| self.rules.incoming(kv)).collect::<Result<_, _>>()?;
+        let rules = self.layer.rules();
+        let items = items.into_iter().map(|kv| self.layer.incoming(&rules, kv)).collect::<Result<_, _>>()?;
         Ok(At { revision, value: Page { items, remaining } })
     }
 
     async fn commit(&self, mut transaction: Transaction) -> Result<Outcome, Error> {
         transaction.validate()?;
+        let rules = self.layer.rules();
         for operation in &mut transaction.operations {
             if let Operation::Put { key, value, .. } = operation {
-                *value = self.rules.outgoing(key, std::mem::take(value))?;
+                *value = rules.written(key, std::mem::take(value))?;
             }
         }
         match self.inner.commit(transaction).await? {
             Outcome::Conflict(At { revision, value }) => {
-                let opened = value.into_iter().map(|kv| kv.map(|kv| self.rules.incoming(kv)).transpose());
+                let opened = value.into_iter().map(|kv| kv.map(|kv| self.layer.incoming(&rules, kv)).transpose());
                 Ok(Outcome::Conflict(At { revision, value: opened.collect::<Result<_, _>>()? }))
             }
             committed => Ok(committed),
@@ -136,8 +121,8 @@ impl Store for Encrypted {
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {
-        let rules = self.rules.clone();
-        Ok(self.inner.watch(prefix, after).await?.translated(move |event| rules.event(event)))
+        let layer = self.layer.clone();
+        Ok(self.inner.watch(prefix, after).await?.translated(move |event| layer.event(event)))
     }
 
     async fn request_progress(&self) -> Result<(), Error> {

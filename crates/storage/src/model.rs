@@ -82,12 +82,28 @@ pub enum Expected {
 /// A change to one key. A transaction names each key at most once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// With a `ttl`, the store deletes the key (with an event) that long after this put, unless it is put again: the
-    /// last put alone decides. An engine may round a `ttl` up to its own smallest, and be a few seconds late.
     /// A put is a change even if the value is the same.
-    Put { key: String, value: Bytes, ttl: Option<Duration> },
+    Put { key: String, value: Bytes, lifetime: Lifetime },
     /// Deleting a key that does not exist changes nothing.
     Delete { key: String },
+}
+
+/// How long a key stays that nobody deletes. The last put alone decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifetime {
+    #[default]
+    Endless,
+    /// The store deletes the key (with an event) that long after the put. An engine may round it up to its own smallest,
+    /// and be a few seconds late.
+    For(Duration),
+    /// As the put before said, counted from then. Only for a key that a compare of the transaction says exists.
+    Kept,
+}
+
+impl From<Option<Duration>> for Lifetime {
+    fn from(ttl: Option<Duration>) -> Self {
+        ttl.map_or(Lifetime::Endless, Lifetime::For)
+    }
 }
 
 impl Operation {
@@ -124,12 +140,13 @@ impl Transaction {
     }
 
     pub fn put(mut self, key: impl Into<String>, value: impl Into<Bytes>) -> Self {
-        self.operations.push(Operation::Put { key: key.into(), value: value.into(), ttl: None });
+        self.operations.push(Operation::Put { key: key.into(), value: value.into(), lifetime: Lifetime::Endless });
         self
     }
 
     pub fn put_with_ttl(mut self, key: impl Into<String>, value: impl Into<Bytes>, ttl: Duration) -> Self {
-        self.operations.push(Operation::Put { key: key.into(), value: value.into(), ttl: Some(ttl) });
+        let lifetime = Lifetime::For(ttl);
+        self.operations.push(Operation::Put { key: key.into(), value: value.into(), lifetime });
         self
     }
 

@@ -14,7 +14,7 @@ use object_model::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use storage::{Compare, Expected, Operation};
+use storage::{Compare, Expected, Lifetime, Operation};
 
 use super::{
     Answer, Registry,
@@ -144,7 +144,7 @@ impl Registry {
             return Ok(Deleted::Pending(Answer::dry(&version, &stored, Some(existing.revision))));
         }
         let compare = Compare { key: target.key(), expected: Expected::ModRevision(existing.revision) };
-        let put = Operation::Put { key: target.key(), value: stored.clone(), ttl: None };
+        let put = Operation::Put { key: target.key(), value: stored.clone(), lifetime: Lifetime::Endless };
         let revision = self.commit(target, compare, put, Companions::default()).await?;
         Ok(Deleted::Pending(Answer::stored(&version, &stored, revision)))
     }

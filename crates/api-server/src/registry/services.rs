@@ -28,7 +28,7 @@ use object_model::{
 };
 use ports::{Ports, Wrong};
 use serde_json::{Value, json};
-use storage::{Compare, Expected, Operation};
+use storage::{Compare, Expected, Lifetime, Operation};
 
 use super::companions::{Companions, Keeper};
 use crate::{
@@ -207,7 +207,7 @@ impl Services {
         let mut companions = Companions::default();
         for (key, value) in addresses.chain(ports) {
             companions.compares.push(Compare { key: key.clone(), expected: Expected::Absent });
-            companions.operations.push(Operation::Put { key, value, ttl: None });
+            companions.operations.push(Operation::Put { key, value, lifetime: Lifetime::Endless });
         }
         companions
     }

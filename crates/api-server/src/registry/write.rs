@@ -151,7 +151,8 @@ impl Registry {
             };
         }
         let compare = Compare { key: named.key(), expected: Expected::Absent };
-        let put = Operation::Put { key: named.key(), value: stored.clone(), ttl: target.resource.strategy.ttl };
+        let lifetime = target.resource.strategy.ttl.into();
+        let put = Operation::Put { key: named.key(), value: stored.clone(), lifetime };
         let revision = self.commit(target, compare, put, companions).await?;
         Ok(Answer::stored(&target.resource.stored_api_version(), &stored, revision).created())
     }
@@ -286,7 +287,8 @@ impl Registry {
             return Ok(Answer::stored(&version, &stored, existing.revision));
         }
         let compare = Compare { key: target.key(), expected: Expected::ModRevision(existing.revision) };
-        let put = Operation::Put { key: target.key(), value: stored.clone(), ttl: target.resource.strategy.ttl };
+        let lifetime = target.resource.strategy.ttl.into();
+        let put = Operation::Put { key: target.key(), value: stored.clone(), lifetime };
         let revision = self.commit(target, compare, put, companions).await?;
         Ok(Answer::stored(&version, &stored, revision))
     }

@@ -5,7 +5,7 @@ use std::{net::IpAddr, path::PathBuf};
 use anyhow::Context;
 use clap::Args;
 
-use crate::cluster::{self, Settings, StoreChoice};
+use crate::cluster::{self, EncryptionChoice, Settings, StoreChoice};
 
 #[derive(Args)]
 pub struct Up {
@@ -27,6 +27,13 @@ pub struct Up {
     /// Where objects are stored: embedded, or etcd://host:port[,host:port…][/prefix]
     #[arg(long, value_name = "STORE", default_value = "embedded")]
     store: String,
+    /// An EncryptionConfiguration that says what is encrypted at rest [default: encryption.yaml in the data folder, which
+    /// is made at the first start and encrypts Secrets]. Servers that share an etcd need the same
+    #[arg(long, value_name = "FILE")]
+    encryption_provider_config: Option<PathBuf>,
+    /// Read the encryption configuration again when it changes, and rewrite what is stored
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
+    encryption_provider_config_automatic_reload: bool,
     /// Components that are not started, such as controllers,scheduler
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disable: Vec<String>,
@@ -54,6 +61,10 @@ impl Up {
             data_dir: self.data_dir,
             address: (self.bind, self.api_port).into(),
             store,
+            encryption: EncryptionChoice {
+                file: self.encryption_provider_config,
+                reload: self.encryption_provider_config_automatic_reload,
+            },
         };
         tokio::runtime::Builder::new_multi_thread()
             .enable_all()

@@ -1,63 +1,104 @@
-//! Keys and the form of an encrypted value:
+//! Keys and the form of an encrypted value, byte for byte as Kubernetes has it:
 //!
 //! ```text
-//! ferry:enc:aesgcm:v1:<key name>:  nonce (12 bytes)  ciphertext  tag (16 bytes)
+//! k8s:enc:aesgcm:v1:<key name>:     nonce (12 bytes)  ciphertext  tag (16 bytes)
+//! k8s:enc:secretbox:v1:<key name>:  nonce (24 bytes)  tag (16 bytes)  ciphertext
+//! k8s:enc:aescbc:v1:<key name>:     vector (16 bytes)  ciphertext, padded as PKCS #7
 //! ```
 //!
-//! Sealed with AES-256-GCM under a random nonce. The associated data are the header and the key path of the value, so a
-//! value does not open at another path, under another name or as another version. With random nonces one key is good
-//! for about four thousand million writes; rotate long before.
+//! Nonces are random. With AES-GCM the path of the key in the store is authenticated along, so a value does not open
+//! at another path; one key is good for about four thousand million writes, so rotate long before. Secretbox
+//! authenticates the value alone, and AES-CBC nothing: it is there to read what was written with it.
 
 use std::fmt;
 
+use aes::{
+    Aes128, Aes192, Aes256,
+    cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit, block_padding::Pkcs7},
+};
 use bytes::Bytes;
+use crypto_secretbox::{AeadInPlace, KeyInit, XSalsa20Poly1305};
 use ring::{
-    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
     rand::{SecureRandom, SystemRandom},
 };
 
 use crate::Error;
 
-/// How every encrypted value begins, whatever its version.
-pub(super) const MARK: &[u8] = b"ferry:enc:";
-const SCHEME: &str = "ferry:enc:aesgcm:v1:";
-const LONGEST_NAME: usize = 63;
+/// How every encrypted value begins, whatever its provider.
+pub(super) const MARK: &[u8] = b"k8s:enc:";
+const TAG: usize = 16;
+const BLOCK: usize = 16;
+const SECRETBOX_NONCE: usize = 24;
 
-/// A named key for AES-256-GCM.
+/// How a key seals. Kubernetes calls these providers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cipher {
+    AesGcm,
+    AesCbc,
+    Secretbox,
+}
+
+impl fmt::Display for Cipher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cipher::AesGcm => "aesgcm",
+            Cipher::AesCbc => "aescbc",
+            Cipher::Secretbox => "secretbox",
+        })
+    }
+}
+
+/// A named key.
 #[derive(Clone)]
 pub struct Key {
     name: String,
-    key: LessSafeKey,
+    header: String,
+    secret: Secret,
+}
+
+#[derive(Clone)]
+enum Secret {
+    AesGcm(LessSafeKey),
+    AesCbc(Vec<u8>),
+    Secretbox(Box<XSalsa20Poly1305>),
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Key").field("name", &self.name).field("cipher", &self.cipher()).finish_non_exhaustive()
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    #[error("the key name {0:?} is not usable: take 1 to {LONGEST_NAME} letters, digits, dots, dashes and underscores")]
+    #[error("the key name {0:?} is not usable: it must not be empty, nor contain a colon")]
     Name(String),
-    #[error("the key {name:?} has {bytes} bytes; it must have 32, all of them random")]
-    Length { name: String, bytes: usize },
-    #[error("the key name {0:?} is used twice: give every key a name of its own, and never reuse one")]
-    Twice(String),
-    #[error("there is no encryption key: give at least one")]
-    None,
+    #[error("the key {name:?} has {bytes} bytes; {cipher} wants {wanted}, all of them random")]
+    Length { name: String, bytes: usize, cipher: Cipher, wanted: &'static str },
 }
 
 impl Key {
-    pub fn new(name: impl Into<String>, bytes: &[u8]) -> Result<Self, KeyError> {
+    pub fn new(cipher: Cipher, name: impl Into<String>, bytes: &[u8]) -> Result<Self, KeyError> {
         let name = name.into();
-        let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(usable) {
+        if name.is_empty() || name.contains(':') {
             return Err(KeyError::Name(name));
         }
-        match UnboundKey::new(&AES_256_GCM, bytes) {
-            Ok(key) => Ok(Self { name, key: LessSafeKey::new(key) }),
-            Err(_) => Err(KeyError::Length { name, bytes: bytes.len() }),
+        let (secret, wanted) = match cipher {
+            Cipher::AesGcm => {
+                let algorithm = if bytes.len() == 16 { &AES_128_GCM } else { &AES_256_GCM };
+                (UnboundKey::new(algorithm, bytes).ok().map(|k| Secret::AesGcm(LessSafeKey::new(k))), "16 or 32")
+            }
+            Cipher::AesCbc => {
+                (matches!(bytes.len(), 16 | 24 | 32).then(|| Secret::AesCbc(bytes.into())), "16, 24 or 32")
+            }
+            Cipher::Secretbox => {
+                (XSalsa20Poly1305::new_from_slice(bytes).ok().map(|k| Secret::Secretbox(Box::new(k))), "32")
+            }
+        };
+        match secret {
+            Some(secret) => Ok(Self { header: format!("k8s:enc:{cipher}:v1:{name}:"), name, secret }),
+            None => Err(KeyError::Length { name, bytes: bytes.len(), cipher, wanted }),
         }
     }
 
@@ -65,113 +106,107 @@ impl Key {
         &self.name
     }
 
-    fn header(&self) -> String {
-        format!("{SCHEME}{}:", self.name)
-    }
-
-    /// How many bytes sealing adds.
-    fn overhead(&self) -> usize {
-        SCHEME.len() + self.name.len() + 1 + NONCE_LEN + AES_256_GCM.tag_len()
-    }
-}
-
-/// The keys in use: the first one writes, all of them read.
-#[derive(Clone, Debug)]
-pub struct Keyring {
-    first: Key,
-    older: Vec<Key>,
-}
-
-/// A value as the store has it.
-pub(super) enum Stored<'a> {
-    Plain,
-    Sealed { key: &'a str, body: Bytes },
-}
-
-impl Keyring {
-    pub fn new(keys: Vec<Key>) -> Result<Self, KeyError> {
-        for (index, key) in keys.iter().enumerate() {
-            if keys[..index].iter().any(|earlier| earlier.name == key.name) {
-                return Err(KeyError::Twice(key.name.clone()));
-            }
+    pub fn cipher(&self) -> Cipher {
+        match &self.secret {
+            Secret::AesGcm(_) => Cipher::AesGcm,
+            Secret::AesCbc(_) => Cipher::AesCbc,
+            Secret::Secretbox(_) => Cipher::Secretbox,
         }
-        let mut keys = keys.into_iter();
-        let first = keys.next().ok_or(KeyError::None)?;
-        Ok(Self { first, older: keys.collect() })
     }
 
-    pub(super) fn first(&self) -> &Key {
-        &self.first
+    /// How every value begins that this key has sealed.
+    pub(super) fn header(&self) -> &str {
+        &self.header
     }
 
-    pub(super) fn overhead(&self) -> usize {
-        self.first.overhead()
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Key> {
-        std::iter::once(&self.first).chain(&self.older)
-    }
-
-    /// The value as it is stored at `path`, under the first key.
+    /// The value as it is stored at `path`.
     pub(super) fn seal(&self, path: &str, value: &[u8]) -> Result<Bytes, Error> {
         let broken = |what: &str| Error::Unavailable(format!("the value of {path} was not encrypted: {what}"));
-        let mut nonce = [0; NONCE_LEN];
-        SystemRandom::new().fill(&mut nonce).map_err(|_| broken("the system gives no random numbers"))?;
-        let header = self.first.header();
-        let mut sealed = Vec::with_capacity(value.len() + self.first.overhead());
-        sealed.extend_from_slice(header.as_bytes());
-        sealed.extend_from_slice(&nonce);
-        let start = sealed.len();
-        sealed.extend_from_slice(value);
-        let (aad, nonce) = (associated(&header, path), Nonce::assume_unique_for_key(nonce));
-        let tag = self.first.key.seal_in_place_separate_tag(nonce, aad, &mut sealed[start..]);
-        sealed.extend_from_slice(tag.map_err(|_| broken("it is too large"))?.as_ref());
+        let mut sealed = Vec::with_capacity(self.header.len() + SECRETBOX_NONCE + TAG + BLOCK + value.len());
+        sealed.extend_from_slice(self.header.as_bytes());
+        let random =
+            |into: &mut [u8]| SystemRandom::new().fill(into).map_err(|_| broken("the system gives no random numbers"));
+        match &self.secret {
+            Secret::AesGcm(key) => {
+                let mut nonce = [0; NONCE_LEN];
+                random(&mut nonce)?;
+                sealed.extend_from_slice(&nonce);
+                let start = sealed.len();
+                sealed.extend_from_slice(value);
+                let (nonce, path) = (Nonce::assume_unique_for_key(nonce), Aad::from(path.as_bytes()));
+                let tag = key.seal_in_place_separate_tag(nonce, path, &mut sealed[start..]);
+                sealed.extend_from_slice(tag.map_err(|_| broken("it is too large"))?.as_ref());
+            }
+            Secret::Secretbox(key) => {
+                let mut nonce = [0; SECRETBOX_NONCE];
+                random(&mut nonce)?;
+                sealed.extend_from_slice(&nonce);
+                let start = sealed.len();
+                sealed.extend_from_slice(&[0; TAG]);
+                sealed.extend_from_slice(value);
+                let (tag, text) = sealed[start..].split_at_mut(TAG);
+                let made = key.encrypt_in_place_detached(&nonce.into(), b"", text);
+                tag.copy_from_slice(&made.map_err(|_| broken("it is too large"))?);
+            }
+            Secret::AesCbc(key) => {
+                let mut vector = [0; BLOCK];
+                random(&mut vector)?;
+                sealed.extend_from_slice(&vector);
+                sealed.extend_from_slice(&cbc_seal(key, &vector, value).ok_or_else(|| broken("the key is unusable"))?);
+            }
+        }
         Ok(sealed.into())
     }
 
-    /// The value behind a body that [`stored`] found, sealed at `path`.
-    pub(super) fn open(&self, path: &str, name: &str, body: &[u8]) -> Result<Bytes, Error> {
-        let unreadable = |reason| Error::Unreadable { key: path.to_owned(), reason };
-        let Some(key) = self.all().find(|key| key.name == name) else {
-            let known: Vec<&str> = self.all().map(Key::name).collect();
-            return Err(unreadable(format!(
-                "it is encrypted under the key {name:?}, which is not configured (there are: {}); add that key behind \
-                 the others, and take it away only after a rewrite",
-                known.join(", ")
-            )));
-        };
-        let changed = || {
-            unreadable(format!(
-                "it does not open under the key {name:?}: the key's bytes are not those that sealed it, or the value \
-                 was changed or moved inside the store; restore it from a backup"
-            ))
-        };
-        let (nonce, sealed) = body.split_first_chunk::<NONCE_LEN>().ok_or_else(changed)?;
-        let mut sealed = sealed.to_vec();
-        let (aad, nonce) = (associated(&key.header(), path), Nonce::assume_unique_for_key(*nonce));
-        let length = key.key.open_in_place(nonce, aad, &mut sealed).map_err(|_| changed())?.len();
-        sealed.truncate(length);
-        Ok(sealed.into())
+    /// The value behind what follows the header of a value that is stored at `path`; `None` if it does not open.
+    pub(super) fn open(&self, path: &str, body: &[u8]) -> Option<Bytes> {
+        match &self.secret {
+            Secret::AesGcm(key) => {
+                let (nonce, sealed) = body.split_first_chunk::<NONCE_LEN>()?;
+                let mut sealed = sealed.to_vec();
+                let (nonce, path) = (Nonce::assume_unique_for_key(*nonce), Aad::from(path.as_bytes()));
+                let length = key.open_in_place(nonce, path, &mut sealed).ok()?.len();
+                sealed.truncate(length);
+                Some(sealed.into())
+            }
+            Secret::Secretbox(key) => {
+                let (nonce, sealed) = body.split_first_chunk::<SECRETBOX_NONCE>()?;
+                let (tag, text) = sealed.split_first_chunk::<TAG>()?;
+                let mut text = text.to_vec();
+                key.decrypt_in_place_detached(nonce.into(), b"", &mut text, tag.into()).ok()?;
+                Some(text.into())
+            }
+            Secret::AesCbc(key) => {
+                let (vector, sealed) = body.split_first_chunk::<BLOCK>()?;
+                cbc_open(key, vector, sealed).map(Into::into)
+            }
+        }
     }
 }
 
-fn associated(header: &str, path: &str) -> Aad<Vec<u8>> {
-    Aad::from([header.as_bytes(), path.as_bytes()].concat())
+pub(super) fn cbc_seal(key: &[u8], vector: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+    fn with<C: BlockEncryptMut + KeyIvInit>(key: &[u8], vector: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+        let mut out = vec![0; (value.len() / BLOCK + 1) * BLOCK];
+        C::new_from_slices(key, vector).ok()?.encrypt_padded_b2b_mut::<Pkcs7>(value, &mut out).ok()?;
+        Some(out)
+    }
+    match key.len() {
+        16 => with::<cbc::Encryptor<Aes128>>(key, vector, value),
+        24 => with::<cbc::Encryptor<Aes192>>(key, vector, value),
+        _ => with::<cbc::Encryptor<Aes256>>(key, vector, value),
+    }
 }
 
-/// What a stored value says of itself.
-pub(super) fn stored<'a>(path: &str, value: &'a Bytes) -> Result<Stored<'a>, Error> {
-    if !value.starts_with(MARK) {
-        return Ok(Stored::Plain);
+fn cbc_open(key: &[u8], vector: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+    fn with<C: BlockDecryptMut + KeyIvInit>(key: &[u8], vector: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+        let mut out = sealed.to_vec();
+        let length = C::new_from_slices(key, vector).ok()?.decrypt_padded_mut::<Pkcs7>(&mut out).ok()?.len();
+        out.truncate(length);
+        Some(out)
     }
-    let unreadable = |reason: &str| Error::Unreadable { key: path.to_owned(), reason: reason.into() };
-    let rest = value.strip_prefix(SCHEME.as_bytes()).ok_or_else(|| {
-        unreadable("it is encrypted in a way that this version of Ferry does not know; use a newer one")
-    })?;
-    let end = rest.iter().take(LONGEST_NAME + 1).position(|byte| *byte == b':');
-    let name = end.and_then(|end| std::str::from_utf8(&rest[..end]).ok());
-    let (Some(end), Some(key)) = (end, name) else {
-        return Err(unreadable("its header names no key; restore it from a backup"));
-    };
-    Ok(Stored::Sealed { key, body: value.slice(SCHEME.len() + end + 1..) })
+    match key.len() {
+        16 => with::<cbc::Decryptor<Aes128>>(key, vector, sealed),
+        24 => with::<cbc::Decryptor<Aes192>>(key, vector, sealed),
+        _ => with::<cbc::Decryptor<Aes256>>(key, vector, sealed),
+    }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{committed, delete, delete_change, in_time, next, put, put_change, value};
-use crate::{Error, Range, Revision, Store, Transaction};
+use crate::{Error, Expected, Lifetime, Operation, Range, Revision, Store, Transaction};
 
 pub async fn compaction_forgets_the_past_and_keeps_the_present(store: Arc<dyn Store>) {
     let oldest = committed(&*store, put("/x/kept", "kept").put("/x/a", "1")).await;
@@ -89,6 +89,7 @@ pub async fn putting_again_extends_or_ends_a_ttl(store: Arc<dyn Store>) {
         .put_with_ttl("/again/ended", "1", TTL)
         .put_with_ttl("/again/recreated", "1", TTL)
         .put_with_ttl("/again/shortened", "1", long)
+        .put_with_ttl("/again/kept", "1", TTL)
         .put_with_ttl("/again/witness", "1", TTL);
     committed(&*store, all).await;
     committed(&*store, delete("/again/recreated")).await;
@@ -96,15 +97,19 @@ pub async fn putting_again_extends_or_ends_a_ttl(store: Arc<dyn Store>) {
         .put("/again/recreated", "2")
         .put_with_ttl("/again/extended", "2", long)
         .put_with_ttl("/again/shortened", "2", TTL);
-    let mut watch = store.watch("/again/", committed(&*store, again).await).await.expect("watch");
+    committed(&*store, again).await;
+    let kept = store.get("/again/kept", None).await.expect("get").value.expect("not expired yet").mod_revision;
+    let mut keeping = Transaction::default().require("/again/kept", Expected::ModRevision(kept));
+    keeping.operations.push(Operation::Put { key: "/again/kept".into(), value: "2".into(), lifetime: Lifetime::Kept });
+    let mut watch = store.watch("/again/", committed(&*store, keeping).await).await.expect("watch");
     let mut expired = Vec::new();
-    while expired.len() < 2 {
+    while expired.len() < 3 {
         for change in next(&mut watch).await.expect("event").1 {
             expired.push(super::changed_key(&change).to_owned());
         }
     }
     expired.sort();
-    assert_eq!(expired, ["/again/shortened", "/again/witness"]);
+    assert_eq!(expired, ["/again/kept", "/again/shortened", "/again/witness"]);
     for key in ["/again/extended", "/again/ended", "/again/recreated"] {
         assert_eq!(value(&*store, key, None).await.as_deref(), Some("2"), "{key}");
     }
