@@ -1,5 +1,5 @@
 //! What exists on a fresh server: the namespaces that the cluster itself lives in, the priorities of its own pods, the
-//! block that Services have their addresses from, and the Service by which pods reach the API.
+//! block that Services have their addresses from, the Service by which pods reach the API, and who may do what.
 //!
 //! Everything is created through the registry like any other object, by the server's own identity. What is there already
 //! stays as it is.
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Server,
+    authorization::{MASTERS, rbac},
     catalogue::Target,
     context::{RequestContext, User},
     options::WriteOptions,
@@ -23,17 +24,18 @@ const OWN_ADDRESS: &str = "10.96.0.1";
 const DEFAULT_PORT: u16 = 6443;
 
 pub async fn run(server: &Arc<Server>) -> Result<(), Status> {
-    let user = User { name: "system:apiserver".into(), groups: vec!["system:masters".into()], ..User::default() };
+    let user = User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() };
     let context = RequestContext { user: Arc::new(user), user_agent: "ferry".into(), ..RequestContext::default() };
     for (group, plural, object) in objects() {
         create(server, &context, group, plural, object).await?;
     }
     make_ready(server, &context).await?;
     create(server, &context, "", "services", own_service(&server.address)).await?;
+    rbac::reconcile(server, &context).await?;
     server.registry.cache.fresh().await.map(drop).map_err(store_error)
 }
 
-async fn create(
+pub(crate) async fn create(
     server: &Arc<Server>,
     context: &RequestContext,
     group: &str,

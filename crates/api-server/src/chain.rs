@@ -12,6 +12,7 @@ use object_model::{identity::GroupResource, status::Status};
 use crate::{
     Server,
     authentication::Identity,
+    authorization::Attributes,
     body::{Body, RequestBody},
     context::RequestContext,
     filters::{compression, warnings},
@@ -50,7 +51,8 @@ async fn permitted(server: Arc<Server>, peer: Identity, request: Request<Request
         Ok(user) => user,
         Err(status) => return respond::status(&status),
     };
-    if let Err(status) = server.authorization.authorize(&user, &info).await {
+    let attributes = Attributes::of_request(&user, &info, request.uri().query().unwrap_or_default());
+    if let Err(status) = server.authorization.authorize(&attributes).await {
         return respond::status(&status);
     }
     let context = RequestContext {

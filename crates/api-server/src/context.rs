@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use object_model::time::Time;
 
+use crate::authorization::rbac;
+
 /// An authenticated identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
@@ -11,6 +13,25 @@ pub struct User {
     pub uid: String,
     pub groups: Vec<String>,
     pub extra: Vec<(String, Vec<String>)>,
+}
+
+impl User {
+    /// The user that a service account acts as.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self {
+            name: rbac::service_account_name(namespace, name),
+            groups: vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+                "system:authenticated".to_owned(),
+            ],
+            ..Self::default()
+        }
+    }
+
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
+    }
 }
 
 /// What travels with a request from the filters to the store.

@@ -7,9 +7,9 @@ use storage::{Error, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Settings,
+    Settings, admission,
     authentication::{Authentication, ClientCertificate, Identity},
-    authorization::{Authorization, Masters, PublicInfo},
+    authorization::{Authorization, Masters, rbac::Rbac},
     body::{Body, RequestBody},
     bootstrap, builtin,
     catalogue::Catalogue,
@@ -46,11 +46,14 @@ impl Server {
         let revision = cache.load().await?;
         let feed = cache.clone();
         tokio::spawn(async move { feed.feed(revision).await });
+        let rbac = Rbac::new(&cache);
+        let authorization = Arc::new(Authorization::new(vec![Box::new(Masters), Box::new(rbac.clone())]));
+        let admission = admission::all::plugins(&cache, &authorization, &rbac);
         let server = Arc::new(Self {
-            registry: Registry::new(store, cache, clock),
+            registry: Registry::new(store, cache, clock, admission),
             catalogue,
             authentication: Authentication::new(vec![Box::new(ClientCertificate)]),
-            authorization: Arc::new(Authorization::new(vec![Box::new(PublicInfo), Box::new(Masters)])),
+            authorization,
             health: Health::default(),
             metrics: Arc::default(),
             openapi: OpenApi::default(),

@@ -34,9 +34,14 @@ pub struct Trust(Arc<ClientConfig>);
 impl Trust {
     /// The administrator of the cluster that the authority is of.
     pub fn admin(authority: &Authority) -> Self {
+        Self::user(authority, "test-admin", "system:masters")
+    }
+
+    /// A user of this cluster, in one group.
+    pub fn user(authority: &Authority, user: &str, group: &str) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(authority.certificate().expect("a certificate")).expect("a usable certificate");
-        let leaf = authority.client("test-admin", "system:masters").expect("a client certificate");
+        let leaf = authority.client(user, group).expect("a client certificate");
         let (certificate, key) = leaf.der().expect("a usable client certificate");
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

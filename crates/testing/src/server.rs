@@ -99,6 +99,22 @@ impl TestServer {
         Client::new(self.address, self.trust.clone())
     }
 
+    /// A user with a certificate of its own.
+    pub fn client_of(&self, user: &str, group: &str) -> Client {
+        Client::new(self.address, Trust::user(&self.authority(), user, group))
+    }
+
+    /// The kubeconfig of such a user.
+    pub fn kubeconfig_of(&self, user: &str, group: &str) -> PathBuf {
+        let path = self.folder.path().join(format!("kubeconfig-{}", user.replace(':', "-")));
+        kubeconfig::write(&path, &self.authority(), self.address, user, group).expect("a kubeconfig");
+        path
+    }
+
+    fn authority(&self) -> Authority {
+        Authority::open(&self.folder.path().join("pki")).expect("an authority")
+    }
+
     /// Stops in order: watches end, open requests finish.
     pub fn stop(&self) {
         self.server.drain();

@@ -7,9 +7,16 @@ use super::{
     namespace_lifecycle::NamespaceLifecycle, priority::Priority, service_account::ServiceAccount,
     storage_object_in_use_protection::StorageObjectInUseProtection, taint_nodes_by_condition::TaintNodesByCondition,
 };
-use crate::watch_cache::WatchCache;
+use crate::{
+    authorization::{
+        Authorization,
+        rbac::{Escalation, Rbac},
+    },
+    watch_cache::WatchCache,
+};
 
-pub fn plugins(cache: &Arc<WatchCache>) -> Chain {
+/// The last one changes nothing, and must see all that others have changed.
+pub fn plugins(cache: &Arc<WatchCache>, authorization: &Arc<Authorization>, rbac: &Rbac) -> Chain {
     Chain::new(vec![
         Box::new(NamespaceLifecycle::new(cache)),
         Box::new(LimitRanger::new(cache)),
@@ -18,5 +25,6 @@ pub fn plugins(cache: &Arc<WatchCache>) -> Chain {
         Box::new(Priority::new(cache)),
         Box::new(DefaultTolerationSeconds),
         Box::new(StorageObjectInUseProtection),
+        Box::new(Escalation::new(rbac.clone(), authorization.clone())),
     ])
 }

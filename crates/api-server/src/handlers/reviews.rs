@@ -3,6 +3,8 @@
 //! Each kind is one arm of [`answer`]. It gets the question and gives it back with its `status`; some kinds answer with an
 //! object of their own instead.
 
+mod access;
+
 use hyper::{Request, Response, StatusCode};
 use object_model::status::Status;
 use serde_json::{Map, Value, json};
@@ -38,8 +40,11 @@ pub async fn create(call: &Call<'_>, request: Request<RequestBody>) -> Result<Re
 }
 
 /// The answer to a question that is well formed.
-async fn answer(call: &Call<'_>, _review: Value, now: &str) -> Result<Value, Status> {
+async fn answer(call: &Call<'_>, review: Value, now: &str) -> Result<Value, Status> {
     match (&*call.resource.group, &*call.resource.kind) {
+        ("authorization.k8s.io", "SelfSubjectAccessReview") => Ok(access::of_asker(call, review).await),
+        ("authorization.k8s.io", "SelfSubjectRulesReview") => access::rules_of_asker(call, &review),
+        ("authorization.k8s.io", _) => Ok(access::of_subject(call, review).await),
         ("authentication.k8s.io", "SelfSubjectReview") => Ok(who_am_i(&call.context.user, now)),
         _ => Err(not_served(call)),
     }

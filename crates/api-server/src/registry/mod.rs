@@ -80,8 +80,12 @@ impl Answer {
 }
 
 impl Registry {
-    pub fn new(store: Arc<dyn Store>, cache: Arc<WatchCache>, clock: Arc<dyn Clock>) -> Self {
-        let admission = admission::all::plugins(&cache);
+    pub fn new(
+        store: Arc<dyn Store>,
+        cache: Arc<WatchCache>,
+        clock: Arc<dyn Clock>,
+        admission: admission::Chain,
+    ) -> Self {
         let services = Services::new(&cache, clock.clone());
         let keepers = HashMap::from([(services.prefix().to_owned(), Box::new(services) as Box<dyn Keeper>)]);
         Self { store, cache, admission, clock, keepers }

@@ -6,11 +6,14 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::authority::{Authority, Error, write_private};
 
-const USER: &str = "ferry-admin";
-
 /// Writes a kubeconfig for the administrator, readable by its owner only.
 pub fn write_admin(path: &Path, authority: &Authority, server: SocketAddr) -> Result<(), Error> {
-    let leaf = authority.client(USER, "system:masters")?;
+    write(path, authority, server, "ferry-admin", "system:masters")
+}
+
+/// The same for anybody.
+pub fn write(path: &Path, authority: &Authority, server: SocketAddr, user: &str, group: &str) -> Result<(), Error> {
+    let leaf = authority.client(user, group)?;
     let data = |pem: &str| STANDARD.encode(pem);
     let text = format!(
         "apiVersion: v1
@@ -22,7 +25,7 @@ clusters:
     server: https://{server}
     certificate-authority-data: {}
 users:
-- name: {USER}
+- name: {user}
   user:
     client-certificate-data: {}
     client-key-data: {}
@@ -30,7 +33,7 @@ contexts:
 - name: ferry
   context:
     cluster: ferry
-    user: {USER}
+    user: {user}
 ",
         data(authority.certificate_pem()),
         data(&leaf.certificate_pem),

@@ -75,6 +75,13 @@ impl SelectableField {
     }
 }
 
+/// An object at one revision has one state.
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.revision == other.revision && self.name == other.name && self.namespace == other.namespace
+    }
+}
+
 impl Entry {
     /// Reads a stored value. `name` is the key below the resource's prefix.
     pub fn read(

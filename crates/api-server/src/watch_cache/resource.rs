@@ -10,7 +10,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use imbl::OrdMap;
+use imbl::{OrdMap, ordmap::DiffItem};
 use storage::{Change, Error, Revision};
 
 use super::{
@@ -30,6 +30,17 @@ pub struct Snapshot {
     pub objects: OrdMap<Arc<str>, Arc<Entry>>,
     /// The last revision that changed the resource.
     pub revision: Revision,
+}
+
+impl Snapshot {
+    /// What became of each object that differs in `newer`, by its key. Costs as much as has changed, since the two share
+    /// the rest.
+    pub fn changes_to<'a>(&'a self, newer: &'a Self) -> impl Iterator<Item = (&'a Arc<str>, Option<&'a Arc<Entry>>)> {
+        self.objects.diff(&newer.objects).map(|change| match change {
+            DiffItem::Add(key, entry) | DiffItem::Update { new: (key, entry), .. } => (key, Some(entry)),
+            DiffItem::Remove(key, _) => (key, None),
+        })
+    }
 }
 
 /// The watchers that an event can concern, so that it is not offered to all of them.
@@ -78,6 +89,11 @@ impl ResourceCache {
 
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
+    }
+
+    /// Is this still the newest state?
+    pub fn is_at(&self, snapshot: &Arc<Snapshot>) -> bool {
+        Arc::ptr_eq(&self.snapshot.load(), snapshot)
     }
 
     pub fn get(&self, name: &str) -> Option<Arc<Entry>> {
