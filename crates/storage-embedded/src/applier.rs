@@ -12,7 +12,7 @@ use crate::{
     fault::Result,
     format::{META, meta},
     handover::{Hurry, Order, Settling, Stop},
-    opening::{Opened, Options},
+    opening::{Opened, Options, require_log},
     store::Shared,
     sweep,
 };
@@ -93,6 +93,7 @@ impl<'a> Applier<'a> {
         let transaction = self.database.begin_write()?;
         if !load.entries.is_empty() {
             apply(&transaction, &load, self.shared.reserved())?;
+            require_log(&transaction, self.shared.log_lengths())?;
             self.applied = load.until;
         }
         // More than comes in, so that sweeping keeps up.
@@ -144,17 +145,16 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    /// Everything is in the tables, and no revision stays reserved: the next opening continues without a gap.
+    /// Everything is in the tables and the log is not needed, and no revision stays reserved: the next opening continues
+    /// without a gap.
     fn close(mut self) -> Result<()> {
         let current = self.shared.current();
         while self.applied < current {
             self.load(Durable::Later)?;
         }
-        if self.unsettled || self.shared.reserved() != current {
-            let transaction = self.database.begin_write()?;
-            transaction.open_table(META)?.insert(meta::RESERVED, current)?;
-            self.commit(transaction, Durable::Settled)?;
-        }
-        Ok(())
+        let transaction = self.database.begin_write()?;
+        transaction.open_table(META)?.insert(meta::RESERVED, current)?;
+        require_log(&transaction, [0; 2])?;
+        self.commit(transaction, Durable::Settled)
     }
 }

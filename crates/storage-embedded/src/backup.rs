@@ -43,10 +43,7 @@ const CHUNK_BYTES: usize = 4 << 20;
 pub(crate) fn backup(database: &Database, to: &Path) -> Result<Revision, BackupError> {
     let snapshot = database.begin_read().map_err(Fault::from)?;
     copy(&snapshot, to, |_, transaction| {
-        let mut numbers = transaction.open_table(META)?;
-        numbers.insert(meta::BACKUP, 1)?;
-        // What is in its log is in the backup.
-        numbers.insert(meta::ID, random())?;
+        transaction.open_table(META)?.insert(meta::BACKUP, 1)?;
         Ok(())
     })
 }
@@ -66,7 +63,6 @@ pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Revision,
         transaction.open_table(GAPS)?.insert(last, first)?;
         let mut numbers = transaction.open_table(META)?;
         numbers.remove(meta::BACKUP)?;
-        numbers.insert(meta::ID, random())?;
         numbers.insert(meta::RESERVED, last + 1)?;
         Ok(())
     })
@@ -92,6 +88,9 @@ fn copy(
         copy_table(snapshot, copy, HISTORY, |_| 32)?;
         copy_table(snapshot, copy, META, |_| 32)?;
         let last = copy.begin_write()?;
+        // A copy has a log of its own.
+        opening::require_log(&last, [0; 2])?;
+        last.open_table(META)?.insert(meta::ID, random())?;
         mark(current, &last)?;
         Ok(last.commit()?)
     })?;

@@ -72,11 +72,6 @@ impl<'a> Batch<'a> {
         Self { overlay, database, snapshot: None, block, now, done, watched }
     }
 
-    /// The revision of the newest change so far.
-    pub(crate) fn revision(&self) -> u64 {
-        self.done.revision
-    }
-
     /// A valid transaction (see [`Transaction::validate`]).
     pub(crate) fn apply(&mut self, transaction: Transaction) -> Result<Outcome> {
         for compare in &transaction.compares {
@@ -108,13 +103,19 @@ impl<'a> Batch<'a> {
     pub(crate) fn expire(&mut self, limit: usize) -> Result<Option<u64>> {
         // In this order: what leaves the overlay in between is in the tables then.
         let (due, mut next) = self.overlay.expiring(self.now);
-        let mut candidates: Vec<(Arc<str>, Version)> =
-            due.into_iter().map(|entry| (entry.key.clone(), entry.version)).collect();
+        let mut expired: Vec<Effective> = Vec::new();
+        for entry in due {
+            if expired.len() >= limit {
+                next = Some(self.now);
+                break;
+            }
+            self.add_expired(&mut expired, &entry.key, entry.version)?;
+        }
         let tables = self.database.begin_read()?;
         let objects = tables.open_table(OBJECTS)?;
         for entry in tables.open_table(EXPIRIES)?.iter()? {
             let (expiry, revision, sub) = entry?.0.value();
-            if expiry > self.now {
+            if expired.len() >= limit || expiry > self.now {
                 next = Some(next.map_or(expiry, |next| next.min(expiry)));
                 break;
             }
@@ -122,26 +123,21 @@ impl<'a> Batch<'a> {
                 return Err(damaged(format!("an expiry points at a missing record of revision {revision}")));
             };
             let record = Record::decode(found.value())?;
-            candidates.push((record.key.into(), Version { revision, sub, create: record.create, expiry }));
-        }
-        candidates.sort_unstable_by_key(|(_, version)| (version.expiry, version.position()));
-        candidates.dedup_by_key(|(_, version)| version.position());
-        let mut expired: Vec<Effective> = Vec::new();
-        for (key, version) in candidates {
-            // It may have been replaced since.
-            if self.newest(&key)?.map(|newest| newest.version()) != Some(version) {
-                continue;
-            }
-            if expired.len() == limit {
-                next = Some(version.expiry);
-                break;
-            }
-            expired.push((Operation::Delete { key: key.as_ref().to_owned() }, Some(version)));
+            self.add_expired(&mut expired, record.key, Version { revision, sub, create: record.create, expiry })?;
         }
         if !expired.is_empty() {
             self.write(expired)?;
         }
         Ok(next)
+    }
+
+    /// Unless it has been replaced since, or is known: it may be in the overlay and in the tables.
+    fn add_expired(&mut self, expired: &mut Vec<Effective>, key: &str, version: Version) -> Result<()> {
+        let is_known = expired.iter().any(|(_, known)| *known == Some(version));
+        if !is_known && self.newest(key)?.map(|newest| newest.version()) == Some(version) {
+            expired.push((Operation::Delete { key: key.to_owned() }, Some(version)));
+        }
+        Ok(())
     }
 
     pub(crate) fn finish(self) -> Done {

@@ -6,7 +6,7 @@ use std::{
     fs::{File, TryLockError},
     io,
     os::unix::fs::FileExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -68,6 +68,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Report, CheckError> {
     }
     match replay_log(&database, path) {
         Err(OpenError::Damaged { what, .. }) => problems.push(what),
+        Err(missing @ OpenError::NoLog { .. }) => problems.push(missing.to_string()),
         replayed => replayed?,
     }
     let mut report = structure(&database).map_err(|fault| CheckError::Read(fault.error))?;
@@ -155,23 +156,48 @@ fn check_succession(report: &mut Report, key: &str, version: &Version, newer: Op
 /// Moves what is in the log of the store at `path` into `database`, which [`open_untouched`] has opened. A backup has no
 /// log.
 pub(crate) fn replay_log(database: &Database, path: &Path) -> Result<(), OpenError> {
+    let fault = |fault| OpenError::from_fault(path, fault);
+    if opening::is_backup(database).map_err(fault)? {
+        return Ok(());
+    }
+    let open = |log: PathBuf| -> io::Result<Box<dyn LogFile>> {
+        match File::open(log) {
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => Ok(Box::new(Missing)),
+            opened => Ok(Box::new(opened?)),
+        }
+    };
+    let io = |source| OpenError::Io { path: path.to_owned(), source };
+    let [first, second] = opening::log_paths(path);
+    let logs = [open(first).map_err(io)?, open(second).map_err(io)?];
+    opening::check_log(database, &logs, path)?;
     let replay = || -> Result<()> {
-        if opening::is_backup(database)? {
-            return Ok(());
-        }
-        let mut logs: Vec<Box<dyn LogFile>> = Vec::new();
-        for log in opening::log_paths(path) {
-            match File::open(&log) {
-                Ok(file) => logs.push(Box::new(file)),
-                Err(missing) if missing.kind() == io::ErrorKind::NotFound => {}
-                Err(failed) => return Err(failed.into()),
-            }
-        }
         let options = opening::Options::new(path);
         let mut history = History::load(database, options.history, options.history_bytes)?;
         opening::recover(database, &logs, &mut history).map(drop)
     };
-    replay().map_err(|fault| OpenError::from_fault(path, fault))
+    replay().map_err(fault)
+}
+
+/// A file of the log that is not there.
+#[derive(Debug)]
+struct Missing;
+
+impl LogFile for Missing {
+    fn length(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn read(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Opens the tables of a store, and recovers them if need be, without changing the file.

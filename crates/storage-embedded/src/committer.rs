@@ -14,7 +14,7 @@ use std::{
 };
 
 use redb::Database;
-use storage::Durability;
+use storage::{Durability, Outcome};
 
 use crate::{
     batch::Batch,
@@ -116,9 +116,10 @@ impl<'a> Committer<'a> {
         let mut replies = Vec::with_capacity(waiting.len());
         for (transaction, reply) in waiting {
             let durable = transaction.durability == Durability::Durable;
-            let revision = batch.revision();
-            replies.push((reply, batch.apply(transaction)?));
-            must_sync |= durable && batch.revision() > revision;
+            let outcome = batch.apply(transaction)?;
+            // Also if it found everything as it should be: a relaxed one may have done that.
+            must_sync |= durable && matches!(outcome, Outcome::Committed(_));
+            replies.push((reply, outcome));
         }
         if expiring {
             self.next_expiry = batch.expire(EXPIRE_KEYS)?;
@@ -133,6 +134,8 @@ impl<'a> Committer<'a> {
                 self.shared.overlay.push_sample(sample);
             }
             self.shared.advance(done.revision, watched.then_some(done.events));
+        } else if must_sync {
+            self.log.sync()?;
         }
         self.pace.writers = self.shared.in_flight.load(Ordering::Relaxed);
         for (reply, outcome) in replies {
@@ -160,6 +163,7 @@ impl<'a> Committer<'a> {
             self.pace.at_most = GATHER.min(begun.elapsed());
         }
         self.shared.reserve(reserved);
+        self.shared.log_synced(self.log.synced_lengths());
         Ok(())
     }
 }

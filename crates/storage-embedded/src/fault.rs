@@ -8,9 +8,18 @@ use storage::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub error: Error,
-    /// A write failed for lack of space: it has left no trace, and will work when there is space again. Of other failures
-    /// of a disk nothing is known; in particular, what it was to sync may seem to be there and not be.
-    pub disk_full: bool,
+    pub cause: Cause,
+}
+
+/// Of two failures at the same time, the greater one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    /// An earlier failure, which was reported to somebody else.
+    Earlier,
+    /// A write failed for lack of space: it has left no trace, and will work when there is space again.
+    DiskFull,
+    /// Of other failures of a disk nothing is known; in particular, what it was to sync may seem to be there and not be.
+    Other,
 }
 
 pub(crate) type Result<T, E = Fault> = std::result::Result<T, E>;
@@ -20,16 +29,26 @@ pub(crate) fn damaged(what: impl Into<String>) -> Fault {
     Error::Corrupt(what.into()).into()
 }
 
+/// What a sync that failed has left is not known, whatever the reason it gives: even if that is a full disk, it is not
+/// [`Cause::DiskFull`].
+pub(crate) fn sync_failed(error: io::Error) -> io::Error {
+    io::Error::other(format!("a sync failed: {error}"))
+}
+
 impl From<redb::Error> for Fault {
     fn from(error: redb::Error) -> Self {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        let disk_full = matches!(&error, redb::Error::Io(source) if full.contains(&source.kind()));
+        let cause = match &error {
+            redb::Error::PreviousIo => Cause::Earlier,
+            redb::Error::Io(source) if full.contains(&source.kind()) => Cause::DiskFull,
+            _ => Cause::Other,
+        };
         let error = match error {
             redb::Error::Corrupted(what) => Error::Corrupt(what),
             redb::Error::PreviousIo => Error::Unavailable("an earlier write to the disk failed".into()),
             other => Error::Unavailable(other.to_string()),
         };
-        Fault { error, disk_full }
+        Fault { error, cause }
     }
 }
 
@@ -53,7 +72,7 @@ impl From<io::Error> for Fault {
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        Fault { error, disk_full: false }
+        Fault { error, cause: Cause::Other }
     }
 }
 

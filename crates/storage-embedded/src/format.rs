@@ -33,6 +33,8 @@ pub(crate) mod meta {
     pub(crate) const RESERVED: &str = "reserved";
     /// Random: tells the log of this store from that of another.
     pub(crate) const ID: &str = "id";
+    /// How long each file of the log is at least. Zero if nothing in it is needed: the store was closed.
+    pub(crate) const LOG_LENGTHS: [&str; 2] = ["log-0", "log-1"];
     /// Present in a backup: it must be restored, not opened.
     pub(crate) const BACKUP: &str = "backup";
 }

@@ -8,7 +8,7 @@
 //! - [`overlay`]: what is committed and not in the tables yet; [`handover`], [`applier`], [`apply`]: a second thread moves
 //!   it there. [`sweep`] is compaction, [`history`] decides how far.
 //! - [`snapshot`]: reads, at any kept revision, from the overlay and from redb's read transactions.
-//! - [`supervisor`]: opens the store again when the disk was full.
+//! - [`supervisor`]: opens the store again when the disk was full; [`backend`]: but not when a sync failed.
 //! - [`hub`]: what was committed lately, and who watches; [`follow`]: feeds one watch, from the hub or, if it fell behind,
 //!   from history.
 //! - [`opening`], [`replay`]: format version, recovery after a crash; [`backup`] and [`check`]: copies of a store and its
@@ -18,6 +18,7 @@
 
 mod applier;
 mod apply;
+mod backend;
 mod backup;
 mod batch;
 mod check;

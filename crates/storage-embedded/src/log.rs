@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::{
-    fault::{Result, damaged},
+    fault::{Result, damaged, sync_failed},
     format::Entry,
 };
 
@@ -54,6 +54,8 @@ pub(crate) const HEADER: usize = 64;
 pub(crate) const ALIGNMENT: usize = 4096;
 /// A file grows by this much.
 const GROWTH: usize = 256 << 10;
+/// Where a block has the identity of its store.
+const ID: std::ops::Range<usize> = 8..16;
 /// A buffer for larger blocks is not kept.
 const KEPT_BUFFER: usize = 1 << 20;
 
@@ -126,8 +128,9 @@ pub(crate) struct Log {
     files: LogFiles,
     /// When a file has reached this size, the other one is next, if it is free.
     turn: u64,
-    /// All that is in the file or was zeroed ahead.
+    /// All that is in the file or was zeroed ahead, and how much of that is durable.
     lengths: [u64; 2],
+    synced_lengths: [u64; 2],
     active: usize,
     current: Use,
     /// The last revision in the other file.
@@ -137,8 +140,14 @@ pub(crate) struct Log {
 impl Log {
     /// Of files from which everything is in the tables durably; `generation` is newer than any in them.
     pub(crate) fn new(id: u64, files: LogFiles, generation: u64, turn: u64) -> Result<Self> {
-        let lengths = [files[0].length()?, files[1].length()?];
-        Ok(Self { id, files, turn, lengths, active: 0, current: Use::new(generation), other_last: 0 })
+        let lengths = [claim(&*files[0], id)?, claim(&*files[1], id)?];
+        let current = Use::new(generation);
+        Ok(Self { id, files, turn, lengths, synced_lengths: lengths, active: 0, current, other_last: 0 })
+    }
+
+    /// How long each file is and will be, whatever happens to the machine.
+    pub(crate) fn synced_lengths(&self) -> [u64; 2] {
+        self.synced_lengths
     }
 
     /// Whether the tables must be durable up to a later revision than `checkpoint` before the other file is free.
@@ -174,9 +183,13 @@ impl Log {
         if sync { self.sync() } else { Ok(()) }
     }
 
-    fn sync(&mut self) -> Result<()> {
-        self.files[self.active].sync()?;
-        self.current.synced = self.current.blocks;
+    /// Makes everything appended so far durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        if self.current.synced < self.current.blocks {
+            self.files[self.active].sync().map_err(sync_failed)?;
+            self.current.synced = self.current.blocks;
+            self.synced_lengths[self.active] = self.lengths[self.active];
+        }
         Ok(())
     }
 
@@ -204,4 +217,26 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// Whether `file` has at least `length` bytes and was made part of the log of the store `id`. Once it was, its first
+/// sector has that identity always: whatever overwrites it has it, too.
+pub(crate) fn is_claimed(file: &dyn LogFile, id: u64, length: u64) -> Result<bool> {
+    if file.length()? < length.max(HEADER as u64) {
+        return Ok(false);
+    }
+    let mut header = [0; HEADER];
+    file.read(0, &mut header)?;
+    Ok(header[ID] == id.to_le_bytes())
+}
+
+/// Makes `file` part of the log of the store `id`, with what looks like a torn block. Answers its length, which is durable.
+fn claim(file: &dyn LogFile, id: u64) -> Result<u64> {
+    if !is_claimed(file, id, GROWTH as u64)? {
+        let mut empty = vec![0; GROWTH];
+        empty[ID].copy_from_slice(&id.to_le_bytes());
+        file.write(0, &empty)?;
+    }
+    file.sync().map_err(sync_failed)?;
+    Ok(file.length()?)
 }

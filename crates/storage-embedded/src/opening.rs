@@ -9,15 +9,19 @@ use std::{
     time::Duration,
 };
 
-use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableHandle};
+use redb::{
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableHandle, WriteTransaction,
+    backends::FileBackend,
+};
 
 use crate::{
     apply::apply,
+    backend::Strict,
     clock::{Clock, SystemClock},
     fault::Fault,
     format::{EXPIRIES, FORMAT, GAPS, HISTORY, INDEX, META, OBJECTS, meta},
     history::History,
-    log::{Log, LogFile, LogFiles, random},
+    log::{Log, LogFile, LogFiles, is_claimed, random},
     overlay::Load,
     replay::{Replay, replay},
 };
@@ -77,6 +81,11 @@ pub enum OpenError {
     OlderFormat { path: PathBuf, found: u64 },
     #[error("{path} is a backup; restore it to a new path and open that")]
     IsBackup { path: PathBuf },
+    #[error(
+        "the store {path} was not closed, and {log}, which has its newest writes, is missing, cut short or of another \
+         store; put that file back, or restore the last backup"
+    )]
+    NoLog { path: PathBuf, log: PathBuf },
     #[error("the store {path} is damaged ({what}); restore the last backup")]
     Damaged { path: PathBuf, what: String },
 }
@@ -115,6 +124,8 @@ pub(crate) struct Numbers {
     pub current: u64,
     pub compacted: u64,
     pub reserved: u64,
+    /// See [`meta::LOG_LENGTHS`].
+    pub log_lengths: [u64; 2],
     /// First and last of each run of revisions that may have been lost.
     pub gaps: Vec<(u64, u64)>,
     pub next_expiry: Option<u64>,
@@ -139,9 +150,14 @@ pub(crate) fn open_or_create_file(options: &Options) -> Result<Files, OpenError>
 pub(crate) fn open_file(options: &Options) -> Result<Files, OpenError> {
     let path = &options.path;
     let file = OpenOptions::new().read(true).write(true).open(path);
-    let file = file.map_err(|source| OpenError::Io { path: path.clone(), source })?;
+    let io = |source| OpenError::Io { path: path.clone(), source };
+    let file = file.map_err(io)?;
+    if file.metadata().map_err(io)?.len() == 0 {
+        // Somebody emptied it: a store has its name only once it is complete.
+        return Err(OpenError::NotAStore { path: path.clone() });
+    }
     // This locks it, and with it the log.
-    let database = builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error))?;
+    let database = open_tables(file, options)?;
     Ok(Files { database, logs: open_logs(path)? })
 }
 
@@ -192,7 +208,7 @@ pub(crate) fn create_file(
         Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: path.clone() }),
         Err(TryLockError::Error(source)) => return Err(io(source)),
     }
-    let database = builder(options).create_file(file).map_err(|error| OpenError::from_redb(path, error))?;
+    let database = open_tables(file, options)?;
     fill(&database).map_err(|fault| OpenError::from_fault(path, fault))?;
     // Unlike a rename, a link does not replace what somebody may have put there meanwhile.
     fs::hard_link(&unfinished, path).and_then(|()| fs::remove_file(&unfinished)).map_err(io)?;
@@ -201,14 +217,15 @@ pub(crate) fn create_file(
 }
 
 pub(crate) fn open_backend(backend: impl StorageBackend, options: &Options) -> Result<Database, OpenError> {
-    let opened = builder(options).create_with_backend(backend);
+    let mut builder = redb::Builder::new();
+    builder.set_cache_size(options.cache_bytes);
+    let opened = builder.create_with_backend(Strict(backend));
     opened.map_err(|error| OpenError::from_redb(&options.path, error))
 }
 
-fn builder(options: &Options) -> redb::Builder {
-    let mut builder = redb::Builder::new();
-    builder.set_cache_size(options.cache_bytes);
-    builder
+fn open_tables(file: File, options: &Options) -> Result<Database, OpenError> {
+    let backend = FileBackend::new(file).map_err(|error| OpenError::from_redb(&options.path, error))?;
+    open_backend(backend, options)
 }
 
 /// A store that is ready.
@@ -228,21 +245,52 @@ impl Opened {
         if check_format(&database, path)?.is_none() {
             create(&database).map_err(|fault| OpenError::from_fault(path, fault))?;
         }
-        let recover = || -> Result<Option<Self>, Fault> {
-            if is_backup(&database)? {
-                return Ok(None);
-            }
+        let fault = |fault| OpenError::from_fault(path, fault);
+        if is_backup(&database).map_err(fault)? {
+            return Err(OpenError::IsBackup { path: path.clone() });
+        }
+        check_log(&database, &logs, path)?;
+        let recover = || -> Result<Self, Fault> {
             let mut history = History::load(&database, options.history, options.history_bytes)?;
             let (id, next_generation) = recover(&database, &logs, &mut history)?;
             let numbers = read_numbers(&database)?;
             let log = Log::new(id, logs, next_generation, options.log_bytes)?;
-            Ok(Some(Self { database: Arc::new(database), log, numbers, history }))
+            if numbers.log_lengths != log.synced_lengths() {
+                let mut transaction = database.begin_write()?;
+                transaction.set_quick_repair(true);
+                require_log(&transaction, log.synced_lengths())?;
+                transaction.commit()?;
+            }
+            Ok(Self { database: Arc::new(database), log, numbers, history })
         };
-        match recover() {
-            Ok(Some(opened)) => Ok(opened),
-            Ok(None) => Err(OpenError::IsBackup { path: path.clone() }),
-            Err(fault) => Err(OpenError::from_fault(path, fault)),
+        recover().map_err(fault)
+    }
+}
+
+/// From now on the store is not complete without its log.
+pub(crate) fn require_log(transaction: &WriteTransaction, lengths: [u64; 2]) -> Result<(), Fault> {
+    let mut numbers = transaction.open_table(META)?;
+    for (name, length) in meta::LOG_LENGTHS.into_iter().zip(lengths) {
+        numbers.insert(name, length)?;
+    }
+    Ok(())
+}
+
+/// Whether the log that the tables need is there.
+pub(crate) fn check_log(database: &Database, logs: &[Box<dyn LogFile>; 2], path: &Path) -> Result<(), OpenError> {
+    let missing = || -> Result<Option<PathBuf>, Fault> {
+        let numbers = read_numbers(database)?;
+        for ((file, length), log) in logs.iter().zip(numbers.log_lengths).zip(log_paths(path)) {
+            if length > 0 && !is_claimed(&**file, numbers.id, length)? {
+                return Ok(Some(log));
+            }
         }
+        Ok(None)
+    };
+    match missing() {
+        Ok(None) => Ok(()),
+        Ok(Some(log)) => Err(OpenError::NoLog { path: path.to_owned(), log }),
+        Err(fault) => Err(OpenError::from_fault(path, fault)),
     }
 }
 
@@ -345,6 +393,7 @@ fn read_numbers(database: &Database) -> Result<Numbers, Fault> {
         current: current_revision(&transaction)?,
         compacted: number(meta::COMPACTED)?,
         reserved: number(meta::RESERVED)?,
+        log_lengths: [number(meta::LOG_LENGTHS[0])?, number(meta::LOG_LENGTHS[1])?],
         gaps,
         next_expiry: transaction.open_table(EXPIRIES)?.first()?.map(|(key, _)| key.value().0),
     })

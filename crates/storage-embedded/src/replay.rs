@@ -104,16 +104,18 @@ impl Reader<'_> {
     }
 
     /// Whether anything behind the first invalid block says that it was durable. Only if it is not in the tables: the
-    /// next use may have begun to overwrite one that is.
+    /// next use may have begun to overwrite one that is. If not even the first block is valid, what is not in the tables
+    /// can only be of the last use.
     fn check_rest(&self) -> Result<()> {
-        let Some(last) = self.place else { return Ok(()) };
+        let invalid = self.place.map_or(0, |last| last.block + 1);
         let mut offset = self.offset + ALIGNMENT as u64;
         while offset < self.length {
-            let later = self.read(offset)?.filter(|later| self.is_of(&last, later) && later.synced > last.block + 1);
+            let of_use = |later: &Found| self.place.is_none_or(|last| self.is_of(&last, later));
+            let later = self.read(offset)?.filter(|later| of_use(later) && later.synced > invalid);
             if let Some(later) = later
                 && entries(&later.bytes.into())?.iter().any(|entry| entry.version.revision > self.checkpoint)
             {
-                return Err(damaged(format!("the log lost its block {}, which was durable", last.block + 1)));
+                return Err(damaged(format!("the log lost its block {invalid}, which was durable")));
             }
             offset += ALIGNMENT as u64;
         }

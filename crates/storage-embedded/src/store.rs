@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     checkpoint: AtomicU64,
     /// The revision that no visible commit exceeds unless it is durable.
     reserved: AtomicU64,
+    /// How long the files of the log are durably.
+    log_lengths: [AtomicU64; 2],
     /// Reads below this revision are refused. Raised before the sweep that makes it necessary.
     oldest: AtomicU64,
     gaps: RwLock<Vec<(u64, u64)>>,
@@ -93,6 +95,7 @@ impl EmbeddedStore {
             current: AtomicU64::new(numbers.current),
             checkpoint: AtomicU64::new(numbers.current),
             reserved: AtomicU64::new(numbers.reserved),
+            log_lengths: opened.log.synced_lengths().map(AtomicU64::new),
             oldest: AtomicU64::new(numbers.compacted),
             gaps: RwLock::new(numbers.gaps.clone()),
             in_flight: AtomicUsize::new(0),
@@ -192,6 +195,16 @@ impl Shared {
         self.reserved.store(revision, Ordering::Release);
     }
 
+    pub(crate) fn log_lengths(&self) -> [u64; 2] {
+        self.log_lengths.each_ref().map(|length| length.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn log_synced(&self, lengths: [u64; 2]) {
+        for (known, length) in self.log_lengths.iter().zip(lengths) {
+            known.store(length, Ordering::Release);
+        }
+    }
+
     /// History below `revision` is not served any more, and may be swept.
     pub(crate) fn raise_oldest(&self, revision: u64) {
         if self.oldest.fetch_max(revision, Ordering::AcqRel) < revision {
@@ -217,6 +230,7 @@ impl Shared {
         *self.gaps.write().unwrap_or_else(PoisonError::into_inner) = numbers.gaps.clone();
         self.checkpointed(numbers.current);
         self.reserve(numbers.reserved);
+        self.log_synced(opened.log.synced_lengths());
         self.current.store(numbers.current, Ordering::Release);
         *self.database.write().unwrap_or_else(PoisonError::into_inner) = Some(opened.database.clone());
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -365,7 +379,8 @@ impl Store for EmbeddedStore {
         if !self.queue.push((transaction, reply)) {
             return Err(self.shared.stopped());
         }
-        outcome.await.map_err(|_| self.shared.stopped())
+        let unknown = || Error::Unavailable("the store stopped; the write may or may not be there".into());
+        outcome.await.map_err(|_| self.shared.failure().unwrap_or_else(unknown))
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error> {

@@ -1,7 +1,7 @@
 //! Keeps the committer and the applier going. When the disk is full, redb accepts nothing more until the file is opened
-//! again; so that is done, as after a crash, until it works. Meanwhile everything answers `Unavailable`. Watches stay open; if something is
-//! lost that they may have seen, they then end with `Compacted`. After any other failure the store stays down: what the
-//! system then says is in the file may not be on the disk, so the machine needs a look first.
+//! again; so that is done, as after a crash, until it works. Meanwhile everything answers `Unavailable`. Watches stay open;
+//! if something is lost that they may have seen, they then end with `Compacted`. After any other failure the store stays
+//! down: what the system then says is in the file may not be on the disk, so the machine needs a look first.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -15,7 +15,7 @@ use storage::Error;
 use crate::{
     applier::Applier,
     committer::Committer,
-    fault::{Result, damaged},
+    fault::{Cause, Fault, Result, damaged},
     handover::Stop,
     hub::End,
     opening::{Files, OpenError, Opened, Options},
@@ -36,26 +36,24 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(crate) fn run(self, mut opened: Opened) {
-        let end = loop {
-            let failure = match self.commit(opened) {
-                Ok(()) => break End::Closed,
-                Err(failure) => failure,
-            };
+    pub(crate) fn run(self, opened: Opened) {
+        let ended = without_panic(|| self.keep_going(opened));
+        self.shared.end(ended.map_or_else(|failure| End::Failed(failure.error), |()| End::Closed));
+        self.queue.end();
+    }
+
+    fn keep_going(&self, mut opened: Opened) -> Result<()> {
+        loop {
+            let Err(failure) = self.commit(opened) else { return Ok(()) };
             tracing::error!(error = %failure.error, "the store cannot write");
-            if !failure.disk_full {
-                break End::Failed(failure.error);
+            if failure.cause != Cause::DiskFull {
+                return Err(failure);
             }
             self.shared.suspend(failure.error.clone());
-            opened = match self.recover() {
-                Some(opened) => opened,
-                None => break End::Failed(failure.error),
-            };
+            opened = self.recover().ok_or(failure)?;
             self.shared.resume(&opened);
             tracing::info!("the store can write again");
-        };
-        self.shared.end(end);
-        self.queue.end();
+        }
     }
 
     /// Until the store is closed, or one of the two threads fails.
@@ -75,10 +73,8 @@ impl Supervisor {
             let committed = without_panic(|| committer.run());
             handover.stop(if committed.is_ok() { Stop::Clean } else { Stop::Now });
             let applied = without_panic(|| applying.join().unwrap_or(Ok(())));
-            match (applied, committed) {
-                (Err(applied), Err(committed)) if applied.disk_full => Err(committed),
-                (applied, committed) => applied.and(committed),
-            }
+            let failures = [applied.err(), committed.err()].into_iter().flatten();
+            failures.max_by_key(|failure: &Fault| failure.cause).map_or(Ok(()), Err)
         })
     }
 

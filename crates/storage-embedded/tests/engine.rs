@@ -14,8 +14,12 @@ use std::{
 };
 
 use storage::{Change, Error, Outcome, Range, Revision, Store, Transaction, WatchEvent};
-use storage_embedded::{BackupError, Clock, EmbeddedStore, OpenError, Options, check, restore};
-use support::{Random, contents, disk::Disk, next_changes, open_on, random_transaction, replay};
+use storage_embedded::{BackupError, Clock, EmbeddedStore, LogFile, OpenError, Options, check, restore};
+use support::{
+    Random, contents,
+    disk::{Disk, Failing},
+    next_changes, open_on, random_transaction, replay,
+};
 
 fn open(path: &Path) -> EmbeddedStore {
     EmbeddedStore::open(Options::new(path)).expect("open")
@@ -110,6 +114,11 @@ async fn what_is_not_a_store_of_this_format_is_refused() {
     let refused = EmbeddedStore::open(Options::new(&other)).expect_err("not a store");
     assert!(matches!(refused, OpenError::NotAStore { .. }), "{refused:?}");
     assert_eq!(fs::read(&other).expect("read"), vec![7; 10_000], "it was not touched");
+
+    let emptied = folder.path().join("emptied");
+    fs::write(&emptied, "").expect("write");
+    let refused = EmbeddedStore::open(Options::new(&emptied)).expect_err("a store that somebody emptied");
+    assert!(matches!(refused, OpenError::NotAStore { .. }), "{refused:?}");
 
     let missing = EmbeddedStore::open(Options::new(folder.path().join("missing/store"))).expect_err("no folder");
     assert!(matches!(missing, OpenError::Io { .. }), "{missing:?}");
@@ -283,27 +292,40 @@ async fn history_is_trimmed_by_size_and_the_file_stops_growing() {
     assert_eq!(store.check().await.expect("check").problems, [""; 0]);
 }
 
+/// Waits until `settled` says so; there is no other limit than patience.
+async fn eventually(what: &str, mut settled: impl FnMut() -> bool) {
+    let wait = async {
+        while !settled() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
 #[tokio::test]
 async fn an_idle_store_leaves_the_disk_alone() {
     let disk = Disk::default();
-    let options = Options { relaxed_delay: Duration::from_millis(400), ..Options::new("idle") };
-    let store = open_on(&disk, options).expect("open");
+    let long = Options { relaxed_delay: Duration::from_secs(3600), ..Options::new("idle") };
+    let store = open_on(&disk, long).expect("open");
     commit(&store, put("/a", "1")).await;
     let before = disk.syncs();
     commit(&store, put("/a", "2").relaxed()).await;
-    commit(&store, put("/a", "3").relaxed()).await;
     assert_eq!(disk.syncs(), before, "relaxed commits wait");
-    tokio::time::timeout(Duration::from_secs(10), async {
-        while disk.syncs() == before {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    drop(store);
+
+    let disk = Disk::default();
+    let short = Options { relaxed_delay: Duration::from_millis(50), ..Options::new("idle") };
+    let store = open_on(&disk, short).expect("open");
+    commit(&store, put("/a", "3").relaxed()).await;
+    let is_durable = || disk.synced_image()[0].windows(2).any(|bytes| bytes == b"a3");
+    eventually("relaxed commits become durable by themselves", is_durable).await;
+    // Settling may not have ended. After it nothing happens, however long that is watched.
+    let mut position = disk.position();
+    eventually("a second without a write", || {
+        std::thread::sleep(Duration::from_secs(1));
+        std::mem::replace(&mut position, disk.position()) == disk.position()
     })
-    .await
-    .expect("relaxed commits become durable by themselves");
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let after = disk.position();
-    tokio::time::sleep(Duration::from_millis(1000)).await;
-    assert_eq!(disk.position(), after, "nothing to do, but it writes");
+    .await;
     let crashed = open_on(&Disk::with(disk.image()), Options::new("idle")).expect("open");
     assert_eq!(crashed.get("/a", None).await.expect("get").value.expect("exists").value, "3");
 }
@@ -358,6 +380,100 @@ async fn a_failing_disk_is_reported_and_nothing_acknowledged_is_lost() {
     let found = store.get("/a", None).await.expect("get").value.expect("exists");
     assert!(found.value == "1" || found.value == "2", "a write that got no answer may or may not be there");
     assert!(commit(&store, put("/a", "4")).await.0 > acknowledged.0 + 1);
+}
+
+/// What the store answers when something of the disk fails, a full disk or a panic. It must be the end: the watch is told.
+async fn ends_with(failing: Failing) -> String {
+    let disk = Disk::default();
+    let store = open_on(&disk, Options::new("ending")).expect("open");
+    let acknowledged = commit(&store, put("/a", "1")).await;
+    let mut watch = store.watch("/", acknowledged).await.expect("watch");
+    disk.fail_at(Some(failing));
+    // One needs the log, the other the tables.
+    let _ = tokio::join!(store.commit(put("/a", "2")), store.check());
+    let end = loop {
+        match watch.next().await.expect("the watch is told") {
+            Ok(_) => {}
+            Err(Error::Unavailable(why) | Error::Corrupt(why)) => break why,
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    disk.fail_at(None);
+    for _ in 0..2 {
+        let refused = store.commit(put("/a", "3")).await;
+        assert!(matches!(refused, Err(Error::Unavailable(_) | Error::Corrupt(_))), "{refused:?}");
+    }
+    assert!(store.close().await.is_err());
+    let store = open_on(&Disk::with(disk.image()), Options::new("ending")).expect("open");
+    let found = store.get("/a", None).await.expect("get").value.expect("exists");
+    assert!(found.value == "1" || found.value == "2", "{found:?}");
+    assert_eq!(store.check().await.expect("check").problems, [""; 0]);
+    end
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_nothing_is_acknowledged_whatever_its_reason() {
+    // The tables, and the log.
+    for file in [0, 1] {
+        for how in [io::ErrorKind::StorageFull, io::ErrorKind::Other] {
+            let end = ends_with(Failing { file: Some(file), syncs_only: true, how: Some(how) }).await;
+            assert!(end.contains("sync failed"), "{end}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_either_thread_is_an_answer() {
+    for file in [0, 1] {
+        let end = ends_with(Failing { file: Some(file), syncs_only: false, how: None }).await;
+        assert!(end.contains("panicked"), "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_while_the_store_is_opened_again_is_an_answer() {
+    let (disk, opened) = (Disk::default(), AtomicU64::new(0));
+    let open = {
+        let disk = disk.clone();
+        move || -> (_, [Box<dyn LogFile>; 2]) {
+            assert_eq!(opened.fetch_add(1, Ordering::SeqCst), 0, "opened again");
+            (disk.file(0), [Box::new(disk.file(1)), Box::new(disk.file(2))])
+        }
+    };
+    let store = EmbeddedStore::open_on(open, Options::new("panic")).expect("open");
+    disk.fail(Some(io::ErrorKind::StorageFull));
+    for _ in 0..2 {
+        let refused = store.commit(put("/a", "1")).await;
+        assert!(refused.is_err(), "{refused:?}");
+    }
+    assert!(store.close().await.is_err());
+}
+
+#[tokio::test]
+async fn more_keys_than_are_deleted_at_a_time_expire() {
+    let clock = Arc::new(ManualClock::default());
+    let options = Options { clock: clock.clone(), relaxed_delay: Duration::from_secs(3600), ..Options::new("many") };
+    let store = open_on(&Disk::default(), options).expect("open");
+    let minute = Duration::from_secs(60);
+    let keys = |from: u32, transaction: Transaction| {
+        (from..from + 700).fold(transaction, |all, i| all.put_with_ttl(format!("/{i}"), "", minute))
+    };
+    // Some in the tables, some not; of some a newer version that stays.
+    commit(&store, keys(0, Transaction::default())).await;
+    store.check().await.expect("check");
+    commit(&store, keys(700, Transaction::default())).await;
+    let stays = (650..750).fold(Transaction::default(), |all, i| all.put(format!("/{i}"), "stays"));
+    let replaced = commit(&store, stays).await;
+    let mut watch = store.watch("/", replaced).await.expect("watch");
+    clock.advance(minute + Duration::from_millis(1));
+    look_at_the_clock(&store).await;
+    let mut deleted = Vec::new();
+    while deleted.len() < 1300 {
+        deleted.extend(next_changes(&mut watch).await.expect("event").1);
+    }
+    assert!(deleted.iter().all(|change| matches!(change, Change::Delete { .. })) && deleted.len() == 1300);
+    assert_eq!(contents(&store).await.len(), 100);
+    assert_eq!(store.check().await.expect("check").problems, [""; 0]);
 }
 
 /// Fills the disk until a write fails, makes space, and writes `value` when that works again.

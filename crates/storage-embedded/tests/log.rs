@@ -83,21 +83,91 @@ async fn every_torn_end_is_cut_off() {
         torn[1][third + byte] ^= 0x10;
         assert_eq!(last(torn).await.1.as_deref(), Some("2"), "byte {byte}");
     }
-    let mut cut = whole.clone();
-    cut[1].truncate(third + 100);
-    assert_eq!(last(cut).await.1.as_deref(), Some("2"));
-    let mut none = whole;
-    none[1].clear();
-    assert_eq!(last(none).await.1, None);
+}
+
+/// That the store on `image` is refused for its log, with advice.
+fn assert_no_log(image: Image, why: &str) {
+    let refused = open_on(&Disk::with(image), options()).expect_err(why);
+    assert!(matches!(refused, OpenError::NoLog { .. }), "{why}: {refused:?}");
+    assert!(refused.to_string().contains("put that file back"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_log_that_is_gone_is_noticed() {
+    let (whole, other) = (killed_after(3).await, killed_after(3).await);
+    for file in [1, 2] {
+        let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut image = whole.clone();
+            change(&mut image[file]);
+            image
+        };
+        assert_no_log(changed(&|log| log.clear()), "deleted");
+        assert_no_log(changed(&|log| log.truncate(3 * BLOCK)), "cut short");
+        assert_no_log(changed(&|log| log.fill(0)), "emptied");
+        assert_no_log(changed(&|log| log.clone_from(&other[file])), "of another store");
+    }
+    assert_eq!(last(whole).await.1.as_deref(), Some("3"));
+}
+
+#[tokio::test]
+async fn a_log_that_has_grown_is_noticed_when_it_is_cut() {
+    let disk = Disk::default();
+    let store = open_on(&disk, options()).expect("open");
+    let grown = disk.image()[1].len();
+    while disk.image()[1].len() == grown {
+        commit(&store, Transaction::default().put("/big", vec![b'x'; 100_000])).await;
+    }
+    store.check().await.expect("everything is in the tables, and how long the log is");
+    commit(&store, put(1)).await;
+    let mut image = disk.image();
+    image[1].truncate(grown);
+    assert_no_log(image, "cut to what it was at first");
+}
+
+#[tokio::test]
+async fn a_closed_store_needs_no_log() {
+    let disk = Disk::default();
+    let store = open_on(&disk, options()).expect("open");
+    commit(&store, put(1)).await;
+    store.close().await.expect("close");
+    let mut image = disk.image();
+    (image[1], image[2]) = (Vec::new(), killed_after(3).await[1].clone());
+    let disk = Disk::with(image);
+    let store = open_on(&disk, options()).expect("open");
+    assert_eq!(contents(&store).await["/last"], "1", "the log of another store means nothing");
+    commit(&store, put(2)).await;
+    assert_eq!(last(disk.synced_image()).await.1.as_deref(), Some("2"), "the new log counts");
+    let mut image = disk.image();
+    image[1].clear();
+    assert_no_log(image, "deleted");
+}
+
+#[tokio::test]
+async fn a_durable_commit_that_changes_nothing_is_durable() {
+    let disk = Disk::default();
+    let store = open_on(&disk, options()).expect("open");
+    commit(&store, put(1)).await;
+    commit(&store, Transaction::default().delete("/last").relaxed()).await;
+    assert_eq!(last(disk.synced_image()).await.1.as_deref(), Some("1"), "it is not durable yet");
+    commit(&store, Transaction::default().delete("/last")).await;
+    assert_eq!(last(disk.synced_image()).await.1, None, "whoever deleted it durably was told that it is gone");
+    let syncs = disk.syncs();
+    commit(&store, Transaction::default().delete("/last")).await;
+    assert_eq!(disk.syncs(), syncs, "there is nothing to sync");
 }
 
 #[tokio::test]
 async fn what_was_durable_and_is_gone_is_damage() {
-    // The fourth block says that the second was durable when it was written.
-    let mut damaged = killed_after(4).await;
-    damaged[1][BLOCK + 80] ^= 1;
-    let refused = open_on(&Disk::with(damaged), options()).expect_err("damaged");
-    assert!(matches!(refused, OpenError::Damaged { .. }), "{refused:?}");
+    // Each block says that the one before was durable when it was written.
+    let whole = killed_after(4).await;
+    for block in 0..3 {
+        for byte in [0, 4, 16, 24, 32, 80] {
+            let mut damaged = whole.clone();
+            damaged[1][block * BLOCK + byte] ^= 1;
+            let refused = open_on(&Disk::with(damaged), options()).expect_err("damaged");
+            assert!(matches!(refused, OpenError::Damaged { .. }), "block {block}, byte {byte}: {refused:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -134,10 +204,6 @@ async fn files_that_do_not_belong_together_are_noticed() {
     old_tables[0] = empty[0].clone();
     let refused = open_on(&Disk::with(old_tables), options()).expect_err("the log begins after what the tables have");
     assert!(matches!(refused, OpenError::Damaged { .. }), "{refused:?}");
-
-    let mut foreign = killed_after(3).await;
-    foreign[0] = empty[0].clone();
-    assert_eq!(last(foreign).await.1, None, "the log of another store means nothing");
 }
 
 #[tokio::test]
@@ -162,4 +228,12 @@ async fn a_check_of_a_killed_store_reads_its_log() {
     damaged[BLOCK + 80] ^= 1;
     fs::write(&paths[1], damaged).expect("write");
     assert_ne!(check(&paths[0]).expect("check").problems, [""; 0]);
+    fs::remove_file(&paths[1]).expect("remove");
+    let problems = check(&paths[0]).expect("check").problems;
+    assert!(matches!(&problems[..], [missing] if missing.contains("store.log-0")), "{problems:?}");
+    let refused = EmbeddedStore::open(Options::new(&paths[0])).expect_err("the log is missing");
+    assert!(matches!(refused, OpenError::NoLog { .. }), "{refused:?}");
+    fs::write(&paths[1], &image[1]).expect("write");
+    let store = EmbeddedStore::open(Options::new(&paths[0])).expect("open");
+    assert_eq!(contents(&store).await["/last"], "4", "it was put back");
 }

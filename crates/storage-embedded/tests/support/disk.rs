@@ -27,7 +27,17 @@ pub enum Op {
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     state: Arc<Mutex<State>>,
-    failing: Arc<Mutex<Option<io::ErrorKind>>>,
+    failing: Arc<Mutex<Option<Failing>>>,
+}
+
+/// What fails, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Failing {
+    /// All files if it is none.
+    pub file: Option<usize>,
+    pub syncs_only: bool,
+    /// A panic if it is none.
+    pub how: Option<io::ErrorKind>,
 }
 
 /// One file of a disk.
@@ -58,7 +68,11 @@ impl Disk {
 
     /// From now on, every write fails like this.
     pub fn fail(&self, how: Option<io::ErrorKind>) {
-        *self.failing.lock().unwrap() = how;
+        self.fail_at(how.map(|how| Failing { file: None, syncs_only: false, how: Some(how) }));
+    }
+
+    pub fn fail_at(&self, failing: Option<Failing>) {
+        *self.failing.lock().unwrap() = failing;
     }
 
     /// How much has happened so far.
@@ -154,8 +168,12 @@ fn apply(image: &mut Vec<u8>, op: &Op, mut arrives: impl FnMut(usize) -> bool) {
 
 impl DiskFile {
     fn act(&self, op: Op) -> io::Result<()> {
-        if let Some(failure) = *self.disk.failing.lock().unwrap() {
-            return Err(failure.into());
+        let failing = *self.disk.failing.lock().unwrap();
+        if let Some(Failing { file, syncs_only, how }) = failing
+            && file.is_none_or(|file| file == self.number)
+            && (!syncs_only || matches!(op, Op::Sync))
+        {
+            return Err(how.expect("the disk does not panic").into());
         }
         let mut state = self.disk.state.lock().unwrap();
         apply(&mut state.now[self.number], &op, |_| true);
