@@ -35,6 +35,9 @@ use crate::{
 /// How long a watch lasts that names no time: between this and twice this, so that they do not all end at once.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// So long before its end a watch gets a last bookmark, from which the next one can go on.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_millis(5);
 /// How much of a burst goes out in one write.
 const BURST_BYTES: usize = 64 << 10;
 
@@ -139,6 +142,7 @@ struct Start {
 
 impl WatchStream {
     fn new(cache: Arc<WatchCache>, writer: Writer, start: Start, drain: CancellationToken) -> Self {
+        let deadline = Instant::now() + start.timeout;
         Self {
             cache,
             watcher: start.watcher,
@@ -147,8 +151,8 @@ impl WatchStream {
             initial: start.initial,
             initial_end: start.initial_end,
             bookmarks: start.bookmarks,
-            next_bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
-            deadline: Box::pin(tokio::time::sleep(start.timeout)),
+            next_bookmark: Box::pin(tokio::time::sleep_until(next_bookmark(deadline))),
+            deadline: Box::pin(tokio::time::sleep_until(deadline)),
             drain: Box::pin(drain.cancelled_owned()),
             ended: false,
         }
@@ -183,6 +187,13 @@ impl WatchStream {
     }
 }
 
+/// When the next bookmark of a watch is due that ends at `deadline`.
+fn next_bookmark(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    let last = deadline.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
+    last.map_or(now + BOOKMARK_EVERY, |last| last.min(now + BOOKMARK_EVERY))
+}
+
 fn encoded(entry: &Entry) -> Encoded<'_> {
     Encoded { api_version: &entry.api_version, body: &entry.body }
 }
@@ -194,19 +205,23 @@ impl Chunks for WatchStream {
         }
         let mut out = BytesMut::new();
         loop {
+            // First, or a watch that always has something to tell would never end.
+            if self.deadline.as_mut().poll(cx).is_ready() || self.drain.as_mut().poll(cx).is_ready() {
+                self.ended = true;
+                return Poll::Ready(None);
+            }
             // What was applied before the queue was found empty has been told.
             let applied = self.cache.applied();
             self.fill(&mut out);
             if !out.is_empty() || self.ended {
                 return Poll::Ready(Some(out.freeze()));
             }
-            if self.deadline.as_mut().poll(cx).is_ready() || self.drain.as_mut().poll(cx).is_ready() {
-                self.ended = true;
-                return Poll::Ready(None);
-            }
             if self.next_bookmark.as_mut().poll(cx).is_ready() {
-                self.next_bookmark.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
-                if self.bookmarks {
+                // What was told may be ahead of what is applied to all resources, but only for a moment.
+                let ahead = self.watcher.seen() > applied;
+                let next = if ahead { Instant::now() + SOON } else { next_bookmark(self.deadline.deadline()) };
+                self.next_bookmark.as_mut().reset(next);
+                if self.bookmarks && !ahead {
                     self.writer.bookmark(applied, false, &mut out);
                     return Poll::Ready(Some(out.freeze()));
                 }

@@ -14,11 +14,13 @@ mod watcher;
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
+    task::Waker,
     time::Duration,
 };
 
 pub use entry::{Entry, Malformed, SelectableField, body_of, encode_stored, write_header};
 pub use event::{Event, Kind};
+use futures::FutureExt;
 use imbl::OrdMap;
 pub use resource::{ResourceCache, Scope, Snapshot};
 use storage::{Change, Error, Range, Revision, Store, Watch, WatchEvent};
@@ -28,6 +30,8 @@ pub use watcher::Watcher;
 /// Where all objects live in the store.
 pub const ROOT: &str = "/registry/";
 const PAGE: usize = 2000;
+/// How many revisions are applied before watchers are woken, at the most.
+const AT_ONCE: usize = 64;
 /// How long a read waits for the cache before it says so.
 const FRESH_WITHIN: Duration = Duration::from_secs(3);
 
@@ -157,36 +161,54 @@ impl WatchCache {
     }
 
     /// Applies events until the watch ends; `None` when the store was closed.
+    ///
+    /// What is there at once is applied together, and its watchers are woken once: then they write it to their connections
+    /// together as well, which is most of what an event costs.
     async fn follow(&self, mut watch: Watch, from: &mut Revision) -> Option<Error> {
-        while let Some(event) = watch.next().await {
-            let revision = match event {
-                Ok(WatchEvent::Changes { revision, changes }) => {
-                    self.apply(revision, changes);
-                    revision
+        let mut next = watch.next().await;
+        loop {
+            let (mut waiting, mut applied) = (Vec::new(), 0);
+            let ended = loop {
+                match next {
+                    Some(Ok(event)) => *from = self.take(event, &mut waiting),
+                    Some(Err(error)) => break Some(Some(error)),
+                    None => break Some(None),
                 }
-                Ok(WatchEvent::Progress(revision)) => revision,
-                Err(error) => return Some(error),
+                applied += 1;
+                match (applied < AT_ONCE).then(|| watch.next().now_or_never()).flatten() {
+                    Some(more) => next = more,
+                    None => break None,
+                }
             };
-            *from = revision;
             self.applied.send_if_modified(|applied| {
-                let newer = revision > *applied;
-                *applied = revision.max(*applied);
+                let newer = *from > *applied;
+                *applied = (*from).max(*applied);
                 newer
             });
+            waiting.into_iter().for_each(Waker::wake);
+            match ended {
+                Some(error) => return error,
+                None => next = watch.next().await,
+            }
         }
-        None
     }
 
-    fn apply(&self, revision: Revision, mut changes: Vec<Change>) {
+    /// Applies an event, and says up to which revision everything is applied then.
+    fn take(&self, event: WatchEvent, waiting: &mut Vec<Waker>) -> Revision {
+        let (revision, mut changes) = match event {
+            WatchEvent::Changes { revision, changes } => (revision, changes),
+            WatchEvent::Progress(revision) => return revision,
+        };
         while let Some(first) = changes.first() {
             let Some(prefix) = split_key(change_key(first)).map(|(prefix, _)| prefix.to_owned()) else {
                 changes.remove(0);
                 continue;
             };
             let (own, others): (Vec<_>, Vec<_>) = changes.into_iter().partition(|c| change_key(c).starts_with(&prefix));
-            self.resource(&prefix).apply(revision, &own);
+            self.resource(&prefix).apply(revision, &own, waiting);
             changes = others;
         }
+        revision
     }
 }
 

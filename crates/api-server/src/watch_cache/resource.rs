@@ -6,6 +6,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
     time::{Duration, Instant},
 };
 
@@ -16,7 +17,7 @@ use storage::{Change, Error, Revision};
 use super::{
     Entry, Event,
     entry::SelectableField,
-    watcher::{QUEUE_EVENTS, Queue, Watcher},
+    watcher::{QUEUE_BYTES, QUEUE_EVENTS, Queue, Watcher},
 };
 
 /// How much history is kept for watchers that come back: the first of these limits that is reached.
@@ -153,8 +154,9 @@ impl ResourceCache {
         self.snapshot.store(Arc::new(Snapshot { objects, revision }));
     }
 
-    /// Applies all changes of one revision to this resource.
-    pub(super) fn apply(&self, revision: Revision, changes: &[Change]) {
+    /// Applies all changes of one revision to this resource. Watchers find them in their queues; who waits for them is
+    /// added to `waiting`.
+    pub(super) fn apply(&self, revision: Revision, changes: &[Change], waiting: &mut Vec<Waker>) {
         let mut hub = self.hub();
         let mut next = Snapshot::clone(&self.snapshot.load());
         let mut events = Vec::with_capacity(changes.len());
@@ -182,7 +184,7 @@ impl ResourceCache {
         next.revision = revision;
         self.snapshot.store(Arc::new(next));
         for event in events {
-            hub.push(event);
+            hub.push(event, waiting);
         }
     }
 
@@ -198,23 +200,24 @@ impl Hub {
             return Err(Error::Compacted { requested: after, oldest: self.oldest });
         }
         let start = self.window.partition_point(|(_, e)| e.revision <= after);
-        let mut events = VecDeque::new();
+        let (mut events, mut bytes) = (VecDeque::new(), 0);
         for (_, event) in self.window.range(start..) {
+            let full = events.len() >= QUEUE_EVENTS || bytes >= QUEUE_BYTES;
             // All events of one revision go together: `after` cannot point between them.
-            if events.len() >= QUEUE_EVENTS && events.back().is_some_and(|e: &Arc<Event>| e.revision != event.revision)
-            {
+            if full && events.back().is_some_and(|e: &Arc<Event>| e.revision != event.revision) {
                 queue.refill(events, true);
                 return Ok(());
             }
+            bytes += event.weight();
             events.push_back(event.clone());
         }
         queue.refill(events, false);
         Ok(())
     }
 
-    fn push(&mut self, event: Arc<Event>) {
+    fn push(&mut self, event: Arc<Event>, waiting: &mut Vec<Waker>) {
         let now = Instant::now();
-        self.offer(&event);
+        self.offer(&event, waiting);
         self.window_bytes += event.weight();
         self.window.push_back((now, event));
         while let Some((at, first)) = self.window.front() {
@@ -228,15 +231,15 @@ impl Hub {
     }
 
     /// Hands the event to every watcher whose scope it touches, once each.
-    fn offer(&self, event: &Arc<Event>) {
+    fn offer(&self, event: &Arc<Event>, waiting: &mut Vec<Waker>) {
         let Some(entry) = event.after.as_ref().or(event.before.as_ref()) else { return };
-        let offer = |scope: &Scope| {
-            for queue in self.watchers.get(scope).into_iter().flatten() {
-                queue.push(event);
-            }
+        let mut offer = |scope: &Scope| {
+            let queues = self.watchers.get(scope).into_iter().flatten();
+            waiting.extend(queues.filter_map(|queue| queue.push(event)));
         };
         offer(&Scope::All);
-        if self.watchers.len() == 1 && self.watchers.contains_key(&Scope::All) {
+        let others = self.watchers.len() - usize::from(self.watchers.contains_key(&Scope::All));
+        if others == 0 {
             return;
         }
         offer(&Scope::Namespace(entry.namespace.clone()));

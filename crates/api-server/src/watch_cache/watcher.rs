@@ -13,8 +13,10 @@ use storage::{Error, Revision};
 
 use super::{Event, ResourceCache, Scope};
 
-/// How many events wait in a queue at the most.
+/// How many events wait in a queue at the most, and how much they weigh: what waits is kept in memory for as long as the
+/// client does not read, whatever the window does.
 pub(super) const QUEUE_EVENTS: usize = 1024;
+pub(super) const QUEUE_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -24,6 +26,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     events: VecDeque<Arc<Event>>,
+    bytes: usize,
     overflowed: bool,
     closed: Option<Error>,
     /// Who waits for the next event.
@@ -31,23 +34,28 @@ struct State {
 }
 
 impl Queue {
-    pub(super) fn push(&self, event: &Arc<Event>) {
+    /// Returns who waits for it. Waking them is left to the caller, who may have more for them.
+    #[must_use]
+    pub(super) fn push(&self, event: &Arc<Event>) -> Option<Waker> {
         let mut state = self.lock();
         if state.overflowed {
-            return;
+            return None;
         }
-        if state.events.len() >= QUEUE_EVENTS {
+        if state.events.len() >= QUEUE_EVENTS || state.bytes >= QUEUE_BYTES {
             state.events = VecDeque::new();
+            state.bytes = 0;
             state.overflowed = true;
         } else {
+            state.bytes += event.weight();
             state.events.push_back(event.clone());
         }
-        wake(state);
+        state.waiting.take()
     }
 
     /// Replaces what waits. While `more` is left in the window, pushes stay refused.
     pub(super) fn refill(&self, events: VecDeque<Arc<Event>>, more: bool) {
         let mut state = self.lock();
+        state.bytes = events.iter().map(|event| event.weight()).sum();
         state.events = events;
         state.overflowed = more;
     }
@@ -55,19 +63,15 @@ impl Queue {
     pub(super) fn close(&self, error: Error) {
         let mut state = self.lock();
         state.closed = Some(error);
-        wake(state);
+        let waiting = state.waiting.take();
+        drop(state);
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn wake(mut state: MutexGuard<'_, State>) {
-    let waiting = state.waiting.take();
-    drop(state);
-    if let Some(waker) = waiting {
-        waker.wake();
     }
 }
 
@@ -83,6 +87,11 @@ pub struct Watcher {
 impl Watcher {
     pub(super) fn new(cache: Arc<ResourceCache>, scope: Scope, queue: Arc<Queue>, seen: Revision) -> Self {
         Self { cache, scope, queue, seen }
+    }
+
+    /// The revision of the last event that was taken, or where the watch began.
+    pub fn seen(&self) -> Revision {
+        self.seen
     }
 
     /// The next event that touches the scope. Cancel safe.
@@ -110,6 +119,7 @@ impl Watcher {
         loop {
             let mut state = self.queue.lock();
             if let Some(event) = state.events.pop_front() {
+                state.bytes = state.bytes.saturating_sub(event.weight());
                 drop(state);
                 self.seen = event.revision;
                 return Ok(Some(event));
