@@ -120,3 +120,52 @@ async fn the_past_is_gone() {
     assert_eq!(event["object"]["reason"], "Expired");
     assert!(old.next().await.is_none());
 }
+
+/// A watch that is not read costs the server no more than its window, and its client is told to list again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_watchers_list_again() {
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    let server = testing::TestServer::embedded().await;
+    let client = server.client();
+    let first = client.post(MAPS, &configmap("a")).await.expect(201);
+    let from = version(&first);
+    let mut slow = server.client().watch(&format!("{MAPS}?watch=1&resourceVersion={from}")).await.expect("a watch");
+    let mut quick = server.client().watch(&format!("{MAPS}?watch=1&resourceVersion={from}")).await.expect("a watch");
+    // More than the window has, and the connection's buffers with it.
+    let writes = 60;
+    for i in 0..writes {
+        let data = json!({"data": {"key": format!("{i}{}", "x".repeat(500_000))}});
+        let patched = client.patch(&format!("{MAPS}/a"), MERGE_PATCH, &data).await.expect(200);
+        assert_eq!(quick.told().await, told("MODIFIED", "a", version(&patched)), "who keeps up sees everything");
+    }
+    let (mut seen, mut events) = (from, 0);
+    let error = loop {
+        let event = slow.next().await.expect("an event");
+        if event["type"] == "ERROR" {
+            break event["object"].clone();
+        }
+        assert!(event["type"] == "MODIFIED" && version(&event["object"]) > seen, "in order, until the past is gone");
+        (seen, events) = (version(&event["object"]), events + 1);
+    };
+    assert_eq!((&error["code"], &error["reason"]), (&json!(410), &json!("Expired")));
+    assert!(events < writes, "{events} of {writes}");
+    assert!(slow.next().await.is_none());
+    // From where the list is, everything goes on.
+    let list = client.get(MAPS).await.expect(200);
+    let mut again = client.watch(&format!("{MAPS}?watch=1&resourceVersion={}", version(&list))).await.expect("a watch");
+    let next = client.post(MAPS, &configmap("b")).await.expect(201);
+    assert_eq!(again.told().await, told("ADDED", "b", version(&next)));
+}
+
+#[tokio::test]
+async fn a_last_bookmark_before_the_end() {
+    let server = testing::TestServer::embedded().await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let made = server.client().post(path, &configmap("a")).await.expect(201);
+    let watch = format!("{path}?watch=1&timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion={}", version(&made));
+    let mut watch = server.client().watch(&watch).await.expect("a watch");
+    let bookmark = watch.next().await.expect("a bookmark");
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    assert!(version(&bookmark["object"]) >= version(&made));
+    assert!(watch.next().await.is_none());
+}
