@@ -3,9 +3,12 @@
 
 #![allow(clippy::print_stdout, reason = "figures are for people to read")]
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use bench::storage_load::{Measured, VALUE_BYTES, WRITERS, durable_puts};
+use bench::{
+    process::{cpu_time, resident_kilobytes},
+    storage_load::{Measured, VALUE_BYTES, WRITERS, durable_puts},
+};
 use criterion::{Criterion, Throughput};
 use storage::Store;
 use storage_embedded::EmbeddedStore;
@@ -66,16 +69,6 @@ fn compare(runtime: &Runtime, embedded: &Arc<dyn Store>, etcd: &Arc<dyn Store>, 
     println!("CPU: embedded {:.0} µs a put with its writers, etcd {:.0} µs without them", per_put(0), per_put(1));
 }
 
-/// What a process has used so far, on all cores.
-fn cpu_time(process: u32) -> Duration {
-    const TICKS_PER_SECOND: f64 = 100.0;
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // Behind the name, which may contain anything: state is the first field, user and system time are the 12th and 13th.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
-    let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    Duration::from_secs_f64(ticks / TICKS_PER_SECOND)
-}
-
 /// A folder on the disk that the build is on; a temporary folder may be in memory.
 fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
@@ -100,19 +93,13 @@ fn etcd(runtime: &Runtime) -> (Arc<dyn Store>, Server) {
 /// What a store with 3,200 objects holds once nobody uses it: written, closed and opened again. An upper bound, as it
 /// counts what the load itself left with the allocator.
 fn idle_memory(runtime: &Runtime) {
-    let before = resident_kilobytes();
+    let before = resident_kilobytes(std::process::id());
     let (store, folder) = embedded();
     puts(runtime, &store, 100);
     drop(store);
     let options = storage_embedded::Options::new(folder.path().join("store"));
     let _store = EmbeddedStore::open(options).expect("the store opens again");
     runtime.block_on(async { tokio::time::sleep(Duration::from_secs(1)).await });
-    let after = resident_kilobytes();
+    let after = resident_kilobytes(std::process::id());
     println!("idle embedded store: {} kB, the process with it {after} kB", after.saturating_sub(before));
-}
-
-fn resident_kilobytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }

@@ -1,0 +1,36 @@
+//! The load generator against a real server: every row runs, and its figures make sense.
+
+use std::process::Command;
+
+use testing::TestServer;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn measures_a_server() {
+    let server = TestServer::embedded().await;
+    let pid = std::process::id().to_string();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_bench"));
+    bench.arg("--kubeconfig").arg(server.kubeconfig()).args(["--server-pid", &pid, "--seconds", "0.3"]);
+    bench.args(["--connections", "4", "--objects", "200", "--rounds", "1", "--watchers", "5", "--idle", "10"]);
+    let output = tokio::task::spawn_blocking(move || bench.output()).await.expect("it ends").expect("it starts");
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}\n{errors}");
+    let rows = [
+        "create",
+        "get",
+        "list 200",
+        "list 200 by label",
+        "list 2 of 200 by label",
+        "patch with 5 watchers",
+        "events of it, since sent",
+        "delete",
+    ];
+    for row in rows {
+        let line = text.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("no {row} in\n{text}"));
+        let rate = line.strip_prefix(row).and_then(|rest| rest.split_whitespace().find_map(|n| n.parse::<f64>().ok()));
+        assert!(rate.is_some_and(|rate| rate > 0.0), "{line}");
+    }
+    assert!(text.contains("10 idle connections") && text.contains("server memory"), "{text}");
+    // Nothing is left behind.
+    let list = server.client().get("/api/v1/namespaces/default/configmaps?labelSelector=app%3Dbench").await.expect(200);
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(0));
+}
