@@ -47,7 +47,7 @@ async fn permitted(server: Arc<Server>, peer: Identity, request: Request<Request
     let info = RequestInfo::read(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
     let started = server.metrics.started(&info);
 
-    let user = match server.authentication.authenticate(&peer, request.headers()).await {
+    let user = match server.authentication.authenticate(&peer, &info.path, request.headers()).await {
         Ok(user) => user,
         Err(status) => return respond::status(&status),
     };

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Settings, admission,
-    authentication::{Authentication, ClientCertificate, Identity},
+    authentication::{Authentication, Identity},
     authorization::{Authorization, Masters, rbac::Rbac},
     body::{Body, RequestBody},
     bootstrap, builtin,
@@ -40,7 +40,7 @@ pub struct Server {
 impl Server {
     /// Loads everything from the store and follows it from there. Ready when it returns.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, Error> {
-        let Settings { address, clock } = settings;
+        let Settings { address, clock, authentication } = settings;
         let cache = Arc::new(WatchCache::new(store.clone()));
         let catalogue = Catalogue::new(builtin::groups(&cache));
         let revision = cache.load().await?;
@@ -49,10 +49,12 @@ impl Server {
         let rbac = Rbac::new(&cache);
         let authorization = Arc::new(Authorization::new(vec![Box::new(Masters), Box::new(rbac.clone())]));
         let admission = admission::all::plugins(&cache, &authorization, &rbac);
+        let authentication = Authentication::new(authentication, &cache, clock.clone())
+            .map_err(|error| Error::Invalid(error.to_string()))?;
         let server = Arc::new(Self {
             registry: Registry::new(store, cache, clock, admission),
             catalogue,
-            authentication: Authentication::new(vec![Box::new(ClientCertificate)]),
+            authentication,
             authorization,
             health: Health::default(),
             metrics: Arc::default(),

@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Clock, SystemClock};
+use crate::{
+    authentication,
+    clock::{Clock, SystemClock},
+};
 
 pub struct Settings {
     /// The address that clients are told.
     pub address: String,
     pub clock: Arc<dyn Clock>,
+    pub authentication: authentication::Settings,
 }
 
 impl Settings {
     /// The defaults, for a server that clients reach at this address.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), clock: Arc::new(SystemClock) }
+        Self { address: address.into(), clock: Arc::new(SystemClock), authentication: Default::default() }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use api_server::{
-    Server, encryption,
+    Server, authentication, encryption,
     serving::{
         self, ServerCertificate,
         authority::{Authority, Names},
@@ -37,6 +37,7 @@ pub struct Settings {
     pub kubeconfig: PathBuf,
     pub address: SocketAddr,
     pub store: StoreChoice,
+    pub authentication: authentication::Settings,
     pub encryption: EncryptionChoice,
 }
 
@@ -79,13 +80,14 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let authority = Authority::open(&settings.data_dir.join("pki"))?;
     let names = server_names(address.ip());
     let certificate = Arc::new(ServerCertificate::new(&authority, &names)?);
-    let tls = Arc::new(serving::server_config(&authority, certificate.clone())?);
+    let tls = Arc::new(serving::server_config(certificate.clone())?);
     remember(&settings.data_dir, &settings.kubeconfig)?;
     kubeconfig::write_admin(&settings.kubeconfig, &authority, address).context("cannot write the kubeconfig")?;
 
-    let server = Server::start(encrypted.clone(), api_server::Settings::new(address.to_string()))
-        .await
-        .context("cannot start the API server")?;
+    let mut authentication = settings.authentication;
+    authentication.client_authorities.push(authority.certificate()?);
+    let api = api_server::Settings { authentication, ..api_server::Settings::new(address.to_string()) };
+    let server = Server::start(encrypted.clone(), api).await.context("cannot start the API server")?;
     let stop = CancellationToken::new();
     let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
     let renewal = tokio::spawn(renew(authority, certificate, names));

@@ -4,7 +4,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use api_server::serving::authority::Authority;
+use api_server::serving::authority::{Authority, Leaf};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -14,7 +14,9 @@ use hyper::{
     header,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName};
+use rustls::{
+    ClientConfig, ConfigBuilder, RootCertStore, client::WantsClientCert, crypto::ring, pki_types::ServerName,
+};
 use serde_json::Value;
 use tokio::{net::TcpStream, sync::Mutex};
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -53,9 +55,34 @@ impl Trust {
     }
 }
 
+impl Trust {
+    /// Somebody without a certificate.
+    pub fn nobody(authority: &Authority) -> Self {
+        Self(Arc::new(trusting(authority).with_no_client_auth()))
+    }
+
+    /// Somebody with a certificate that another authority made.
+    pub fn stranger(authority: &Authority, leaf: &Leaf) -> Self {
+        let (certificate, key) = leaf.der().expect("a usable client certificate");
+        let config = trusting(authority).with_client_auth_cert(vec![certificate], key);
+        Self(Arc::new(config.expect("a usable client certificate")))
+    }
+}
+
+fn trusting(authority: &Authority) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate().expect("a certificate")).expect("a usable certificate");
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("TLS versions")
+        .with_root_certificates(roots)
+}
+
 /// Cheap to clone; clones share the connection.
 #[derive(Clone)]
 pub struct Client {
+    /// What every request says besides its own headers.
+    headers: Vec<(String, String)>,
     address: SocketAddr,
     trust: Trust,
     http1: bool,
@@ -102,7 +129,19 @@ impl Answer {
 
 impl Client {
     pub fn new(address: SocketAddr, trust: Trust) -> Self {
-        Self { address, trust, http1: false, connection: Arc::default() }
+        Self { headers: Vec::new(), address, trust, http1: false, connection: Arc::default() }
+    }
+
+    /// The same client, which says this with every request.
+    pub fn saying(&self, name: &str, value: &str) -> Self {
+        let mut headers = self.headers.clone();
+        headers.push((name.to_owned(), value.to_owned()));
+        Self { headers, ..self.clone() }
+    }
+
+    /// The same client with a bearer token.
+    pub fn bearing(&self, token: &str) -> Self {
+        self.saying("authorization", &format!("Bearer {token}"))
     }
 
     /// The same client over HTTP/1.1.
@@ -167,6 +206,9 @@ impl Client {
         let mut request = Request::builder().method(method).uri(uri).header(header::USER_AGENT, "test/1.0");
         if self.http1 {
             request = request.header(header::HOST, self.address.to_string());
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
         }
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -42,10 +42,15 @@ pub struct TestServer {
 impl TestServer {
     /// On an embedded store of its own.
     pub async fn embedded() -> Self {
+        Self::with(|_, _| {}).await
+    }
+
+    /// The same, with settings of its own. They are made with the server's folder at hand, in which the authority is already.
+    pub async fn with(change: impl FnOnce(&mut api_server::Settings, &Path) + Send + 'static) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let store = EmbeddedStore::open(storage_embedded::Options::new(folder.path().join("state.redb")));
         let store = Arc::new(store.expect("an embedded store"));
-        Self::begin(folder, runtime(), store).await
+        Self::begin(folder, runtime(), store, change).await
     }
 
     /// On an etcd that other servers may use as well.
@@ -55,27 +60,35 @@ impl TestServer {
             let _inside = runtime.enter();
             Arc::new(Etcd::open(options).expect("valid options"))
         };
-        Self::begin(tempfile::tempdir().expect("a temporary folder"), runtime, store).await
+        Self::begin(tempfile::tempdir().expect("a temporary folder"), runtime, store, |_, _| {}).await
     }
 
     /// On any store.
     pub async fn start(store: Arc<dyn Store>) -> Self {
-        Self::begin(tempfile::tempdir().expect("a temporary folder"), runtime(), store).await
+        Self::begin(tempfile::tempdir().expect("a temporary folder"), runtime(), store, |_, _| {}).await
     }
 
-    async fn begin(folder: TempDir, runtime: Runtime, store: Arc<dyn Store>) -> Self {
+    async fn begin(
+        folder: TempDir,
+        runtime: Runtime,
+        store: Arc<dyn Store>,
+        change: impl FnOnce(&mut api_server::Settings, &Path) + Send + 'static,
+    ) -> Self {
         let authority = Authority::open(&folder.path().join("pki")).expect("an authority");
         let names = Names { dns: vec!["localhost".into()], addresses: vec![Ipv4Addr::LOCALHOST.into()] };
         let certificate = Arc::new(ServerCertificate::new(&authority, &names).expect("a certificate"));
-        let tls = Arc::new(serving::server_config(&authority, certificate).expect("TLS settings"));
+        let tls = Arc::new(serving::server_config(certificate).expect("TLS settings"));
         let trust = Trust::admin(&authority);
         let stop = CancellationToken::new();
-        let (stopped, kept) = (stop.clone(), store.clone());
+        let (stopped, kept, path) = (stop.clone(), store.clone(), folder.path().to_owned());
+        let client_authorities = vec![authority.certificate().expect("a certificate")];
         let started = runtime.spawn(async move {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
             let address = listener.local_addr().expect("its address");
-            let server =
-                Server::start(kept, api_server::Settings::new(address.to_string())).await.expect("the server starts");
+            let mut settings = api_server::Settings::new(address.to_string());
+            settings.authentication.client_authorities = client_authorities;
+            change(&mut settings, &path);
+            let server = Server::start(kept, settings).await.expect("the server starts");
             tokio::spawn(serving::serve(listener, tls, server.clone(), stopped, STOP_WITHIN));
             (address, server)
         });

@@ -1,12 +1,47 @@
 //! Who a request comes from.
+//!
+//! Each way to tell is one file. They are tried in Kubernetes' order: front proxy, client certificate, bearer token (a
+//! static file, service accounts, bootstrap tokens, issuers of OIDC tokens, a webhook). The first that knows the user
+//! decides; a way that was tried in vain makes the request unauthorized, unless another one knows the user. A request that
+//! tries nothing is anonymous, where that is allowed.
+//!
+//! What rests on objects (service accounts, pods, secrets) is judged by the watch cache, and judged again as soon as one of
+//! those objects changes: a revoked token ends at once.
+
+pub mod anonymous;
+pub mod bootstrap_tokens;
+pub mod client_certificate;
+pub mod front_proxy;
+pub mod jws;
+pub mod keys;
+pub mod legacy_tokens;
+mod live;
+pub mod oidc;
+pub mod service_accounts;
+mod settings;
+pub mod token_file;
+pub mod tokens;
+pub mod webhook;
 
 use std::sync::Arc;
 
+use anonymous::Anonymous;
 use async_trait::async_trait;
+use bootstrap_tokens::BootstrapTokens;
+use client_certificate::ClientCertificate;
+use front_proxy::FrontProxy;
 use hyper::HeaderMap;
+use legacy_tokens::LegacyTokens;
+use live::Live;
 use object_model::status::Status;
+use oidc::Issuers;
+use service_accounts::ServiceAccounts;
+pub use settings::Settings;
+use token_file::TokenFile;
+use tokens::{TokenAuthenticator, Tokens};
+use webhook::Webhook;
 
-use crate::{context::User, serving::Peer};
+use crate::{clock::Clock, context::User, serving::Peer, watch_cache::WatchCache};
 
 /// What a request arrived with, before anybody has judged it.
 #[derive(Clone, Debug)]
@@ -17,56 +52,130 @@ pub enum Identity {
     Local(Arc<User>),
 }
 
+/// Why somebody is not who they say they are. For the log and for those who review tokens; the client only learns that it
+/// is not authorized.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Denied(pub String);
+
+impl Denied {
+    pub fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+
+    /// Several reasons as one.
+    fn all(mut reasons: Vec<Denied>) -> Option<Self> {
+        if reasons.len() < 2 {
+            return reasons.pop();
+        }
+        let reasons: Vec<String> = reasons.into_iter().map(|denied| denied.0).collect();
+        Some(Self(format!("[{}]", reasons.join(", "))))
+    }
+}
+
+/// Something that authentication is told at the start cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Keys(#[from] keys::Error),
+    #[error(transparent)]
+    Peer(#[from] crate::outbound::Error),
+    #[error("cannot read {path}: {source}")]
+    File { path: std::path::PathBuf, source: std::io::Error },
+    #[error("{what} cannot be used: {reason}")]
+    Unusable { what: String, reason: String },
+}
+
 /// One way to tell who asks. Most answer from memory; one that asks somebody else may wait.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
-    /// The user, `None` if this way does not apply, or a refusal.
-    async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<User>, Status>;
+    /// The user, `None` if this way does not apply, or why it is not the user it says.
+    async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Denied>;
 }
 
-/// All ways, in order. A request that none applies to is anonymous.
-pub struct Authentication(Vec<Box<dyn Authenticator>>);
+/// All ways, in order.
+pub struct Authentication {
+    ways: Vec<Box<dyn Authenticator>>,
+    pub tokens: Arc<Tokens>,
+    pub service_accounts: Arc<ServiceAccounts>,
+    anonymous: Anonymous,
+}
 
 pub const ANONYMOUS: &str = "system:anonymous";
-const AUTHENTICATED: &str = "system:authenticated";
-const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub const AUTHENTICATED: &str = "system:authenticated";
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 impl Authentication {
-    pub fn new(ways: Vec<Box<dyn Authenticator>>) -> Self {
-        Self(ways)
+    pub fn new(settings: Settings, cache: &Arc<WatchCache>, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        let configuration = match &settings.configuration {
+            Some(path) => oidc::Configuration::read(path)?,
+            None => oidc::Configuration::default(),
+        };
+        let live = Arc::new(Live::new(cache));
+        let service_accounts = Arc::new(ServiceAccounts::new(&settings, live.clone(), clock.clone())?);
+        let audiences = service_accounts.audiences.clone();
+        let mut known: Vec<Box<dyn TokenAuthenticator>> = Vec::new();
+        if let Some(path) = &settings.token_file {
+            known.push(Box::new(TokenFile::read(path)?));
+        }
+        known.push(Box::new(LegacyTokens::new(service_accounts.clone(), live.clone())));
+        known.push(Box::new(service_accounts.clone()));
+        if settings.bootstrap_tokens {
+            known.push(Box::new(BootstrapTokens::new(live, clock.clone())));
+        }
+        if !configuration.issuers.is_empty() {
+            known.push(Box::new(Issuers::new(configuration.issuers, &service_accounts.issuers, clock.clone())?));
+        }
+        if let Some(webhook) = &settings.webhook {
+            known.push(Box::new(Webhook::new(webhook)?));
+        }
+        let tokens = Arc::new(Tokens::new(known, audiences, cache.clone(), clock));
+        let mut ways: Vec<Box<dyn Authenticator>> = Vec::new();
+        if let Some(front_proxy) = settings.front_proxy {
+            ways.push(Box::new(FrontProxy::new(front_proxy)?));
+        }
+        ways.push(Box::new(ClientCertificate::new(&settings.client_authorities)?));
+        ways.push(Box::new(tokens::Bearer(tokens.clone())));
+        let anonymous = Anonymous::new(configuration.anonymous, settings.anonymous)?;
+        Ok(Self { ways, tokens, service_accounts, anonymous })
     }
 
-    pub async fn authenticate(&self, identity: &Identity, headers: &HeaderMap) -> Result<Arc<User>, Status> {
+    pub async fn authenticate(
+        &self,
+        identity: &Identity,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<Arc<User>, Status> {
         let peer = match identity {
             Identity::Local(user) => return Ok(user.clone()),
             Identity::Remote(peer) => peer,
         };
-        for way in &self.0 {
-            if let Some(mut user) = way.authenticate(peer, headers).await? {
-                if !user.groups.iter().any(|g| g == AUTHENTICATED) {
-                    user.groups.push(AUTHENTICATED.to_owned());
-                }
-                return Ok(Arc::new(user));
+        let mut denied = Vec::new();
+        for way in &self.ways {
+            match way.authenticate(peer, headers).await {
+                Ok(Some(user)) => return Ok(user),
+                Ok(None) => {}
+                Err(why) => denied.push(why),
             }
         }
-        if headers.contains_key(hyper::header::AUTHORIZATION) {
-            return Err(Status::unauthorized("Unauthorized"));
+        match Denied::all(denied) {
+            Some(why) => tracing::debug!(%why, peer = %peer.address, "not authenticated"),
+            None => {
+                if let Some(user) = self.anonymous.user(path) {
+                    return Ok(user);
+                }
+            }
         }
-        let groups = vec![UNAUTHENTICATED.to_owned()];
-        Ok(Arc::new(User { name: ANONYMOUS.to_owned(), groups, ..User::default() }))
+        Err(Status::unauthorized("Unauthorized"))
     }
 }
 
-/// By a client certificate of our authority: the common name is the user, the organisations are its groups.
-pub struct ClientCertificate;
-
-#[async_trait]
-impl Authenticator for ClientCertificate {
-    async fn authenticate(&self, peer: &Peer, _: &HeaderMap) -> Result<Option<User>, Status> {
-        Ok(peer.certificate.as_deref().map(|(name, groups)| User {
-            name: name.clone(),
-            groups: groups.clone(),
-            ..User::default()
-        }))
+/// A user that is known, and belongs to everybody who is.
+pub(crate) fn authenticated(mut user: User) -> Arc<User> {
+    let groups = [AUTHENTICATED, UNAUTHENTICATED];
+    if !user.groups.iter().any(|group| groups.contains(&group.as_str())) {
+        user.groups.push(AUTHENTICATED.to_owned());
     }
+    Arc::new(user)
 }

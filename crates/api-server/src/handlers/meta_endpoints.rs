@@ -41,6 +41,12 @@ pub fn handle(
     }
     match path {
         "/version" => Ok(json_answer(&version())),
+        "/.well-known/openid-configuration" => {
+            Ok(cached("application/json", &server.authentication.service_accounts.discovery(&server.address)))
+        }
+        "/openid/v1/jwks" => {
+            Ok(cached("application/jwk-set+json", &server.authentication.service_accounts.keys.to_jwks()))
+        }
         "/metrics" => Ok(metrics(server)),
         "" => Ok(json_answer(&root_paths(&server.catalogue.served()))),
         _ => match discovery(server, path, accept, known) {
@@ -103,6 +109,14 @@ fn tagged(document: &Value, media: &str, known: &str) -> Response<Body> {
     response
 }
 
+/// A document about the tokens of service accounts, which others may keep for an hour.
+fn cached(media: &'static str, document: &Value) -> Response<Body> {
+    let mut response = json_answer(document);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    response
+}
+
 fn json_answer(value: &Value) -> Response<Body> {
     respond::answer(StatusCode::OK, Encoding::Json, Bytes::from(serde_json::to_vec(value).unwrap_or_default()))
 }
@@ -137,13 +151,15 @@ fn metrics(server: &Arc<Server>) -> Response<Body> {
 
 /// `/`: every path there is.
 fn root_paths(served: &Served) -> Value {
-    let mut paths = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
+    let mut paths =
+        vec!["/.well-known/openid-configuration".to_owned(), "/api".into(), "/api/v1".into(), "/apis".into()];
     for group in served.groups.iter().filter(|g| !g.name.is_empty()) {
         paths.push(format!("/apis/{}", group.name));
         paths.extend(group.versions.iter().map(|v| format!("/apis/{}/{}", group.name, v.name)));
     }
     paths.extend(
-        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(String::from),
+        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"]
+            .map(String::from),
     );
     json!({"paths": paths})
 }

@@ -10,6 +10,7 @@ mod read;
 pub mod respond;
 mod reviews;
 mod scale;
+mod tokens;
 mod watch;
 mod write;
 
@@ -80,6 +81,7 @@ pub async fn handle(
         ("scale", _) => scale::handle(&call, request).await,
         ("binding", "create") => pods::bind(&call, request).await,
         ("eviction", "create") => pods::evict(&call, request).await,
+        ("token", "create") => tokens::create(&call, request).await,
         (name, _) if !name.is_empty() && call.resource.strategy.update_of(name).is_none() => Err(not_served(&call)),
         (_, "get") => read::get(&call, request.headers()).await,
         ("", "list") => read::list(&call, request.headers()).await,

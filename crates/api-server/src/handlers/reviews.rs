@@ -6,7 +6,7 @@
 mod access;
 
 use hyper::{Request, Response, StatusCode};
-use object_model::status::Status;
+use object_model::{status::Status, value::Fields};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
     not_served, read, respond, write,
 };
 use crate::{
+    authentication::authenticated,
     body::{Body, RequestBody},
     context::User,
     options::{Write, WriteOptions},
@@ -45,9 +46,34 @@ async fn answer(call: &Call<'_>, review: Value, now: &str) -> Result<Value, Stat
         ("authorization.k8s.io", "SelfSubjectAccessReview") => Ok(access::of_asker(call, review).await),
         ("authorization.k8s.io", "SelfSubjectRulesReview") => access::rules_of_asker(call, &review),
         ("authorization.k8s.io", _) => Ok(access::of_subject(call, review).await),
+        ("authentication.k8s.io", "TokenReview") => whose_token(call, review).await,
         ("authentication.k8s.io", "SelfSubjectReview") => Ok(who_am_i(&call.context.user, now)),
         _ => Err(not_served(call)),
     }
+}
+
+/// A token that is nobody's is an answer too.
+async fn whose_token(call: &Call<'_>, mut review: Value) -> Result<Value, Status> {
+    let token = review.text_at(&["spec", "token"]);
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let tokens = &call.server.authentication.tokens;
+    let mut wanted: Vec<String> = texts(review["spec"].items("audiences"));
+    if wanted.is_empty() {
+        wanted.clone_from(&tokens.audiences);
+    }
+    review["status"] = match tokens.judge(token, &wanted).await {
+        Ok((known, audiences)) => {
+            json!({"authenticated": true, "user": user_info(&authenticated(known.user)), "audiences": audiences})
+        }
+        Err(why) => json!({"user": {}, "error": why.to_string()}),
+    };
+    Ok(review)
+}
+
+fn texts(values: &[Value]) -> Vec<String> {
+    values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn who_am_i(user: &User, now: &str) -> Value {

@@ -17,7 +17,7 @@ async fn server(folder: &std::path::Path) -> (SocketAddr, Authority) {
     let authority = Authority::open(folder).expect("an authority");
     let names = Names { dns: vec!["peer.example".into()], addresses: vec!["127.0.0.1".parse().expect("an address")] };
     let certificate = Arc::new(ServerCertificate::new(&authority, &names).expect("a certificate"));
-    let acceptor = TlsAcceptor::from(Arc::new(server_config(&authority, certificate).expect("settings")));
+    let acceptor = TlsAcceptor::from(Arc::new(server_config(certificate).expect("settings")));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its address");
     tokio::spawn(async move {

@@ -308,7 +308,10 @@ impl Registry {
         let expected = compares[0].expected;
         let durability = Self::durability(target.resource, target.namespace);
         match self.store.commit(Transaction { compares, operations, durability }).await.map_err(store_error)? {
-            Outcome::Committed(revision) => Ok(revision),
+            Outcome::Committed(revision) => {
+                self.cache.written(revision);
+                Ok(revision)
+            }
             Outcome::Conflict(mut now) => {
                 let own = now.value.swap_remove(0);
                 let holds = match (expected, &own) {

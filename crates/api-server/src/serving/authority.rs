@@ -139,6 +139,15 @@ fn valid_for(params: &mut CertificateParams, duration: Duration) {
     params.not_after = now + duration;
 }
 
+/// All certificates of a file.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let pem = read(path)?;
+    let unusable = |reason: String| Error::Unusable { path: path.to_owned(), reason };
+    let found = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(|e| unusable(e.to_string()))?;
+    if found.is_empty() { Err(unusable("there is no certificate in it".into())) } else { Ok(found) }
+}
+
 fn read(path: &Path) -> Result<String, Error> {
     fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
 }

@@ -12,8 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::tls;
-use crate::body::Body;
+use crate::{authentication::client_certificate::Presented, body::Body};
 
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 const HEADERS_WITHIN: Duration = Duration::from_secs(32);
@@ -24,8 +23,8 @@ const STREAMS: u32 = 1000;
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub address: SocketAddr,
-    /// User and groups of the client certificate, verified.
-    pub certificate: Option<Arc<(String, Vec<String>)>>,
+    /// The client's certificate. It holds the key of it; whether it is one to believe is for authentication to say.
+    pub presented: Option<Arc<Presented>>,
 }
 
 /// Answers requests. The same handler serves every connection.
@@ -109,6 +108,6 @@ async fn handshake(acceptor: TlsAcceptor, stream: TcpStream, address: SocketAddr
         }
         Err(_) => return None,
     };
-    let certificate = tls.get_ref().1.peer_certificates().and_then(<[_]>::first).and_then(tls::subject).map(Arc::new);
-    Some((tls, Peer { address, certificate }))
+    let presented = tls.get_ref().1.peer_certificates().and_then(Presented::read).map(Arc::new);
+    Some((tls, Peer { address, presented }))
 }

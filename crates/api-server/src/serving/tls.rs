@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use rustls::{
-    RootCertStore, ServerConfig,
-    crypto::ring,
-    pki_types::CertificateDer,
-    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier},
+    DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{self, WebPkiSupportedAlgorithms, ring},
+    pki_types::{CertificateDer, UnixTime},
+    server::{
+        ClientHello, ResolvesServerCert,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
     sign::CertifiedKey,
 };
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::authority::{Authority, Error, LEAF_DAYS, Names};
 
@@ -49,29 +52,61 @@ fn certified(authority: &Authority, names: &Names) -> Result<CertifiedKey, Error
         .map_err(|e| Error::Unusable { path: "leaf".into(), reason: e.to_string() })
 }
 
-/// The TLS settings of the API server: a client certificate is optional, but must be of our authority.
-pub fn server_config(authority: &Authority, certificate: Arc<ServerCertificate>) -> Result<ServerConfig, Error> {
-    let unusable = |reason: String| Error::Unusable { path: "ca.crt".into(), reason };
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.certificate()?).map_err(|e| unusable(e.to_string()))?;
+/// The TLS settings of the API server. A client certificate is optional, and may be anybody's: see [`AnyClient`].
+pub fn server_config(certificate: Arc<ServerCertificate>) -> Result<ServerConfig, Error> {
+    let unusable = |e: rustls::Error| Error::Unusable { path: "TLS".into(), reason: e.to_string() };
     let provider = Arc::new(ring::default_provider());
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .allow_unauthenticated()
-        .build()
-        .map_err(|e| unusable(e.to_string()))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|e| unusable(e.to_string()))?
-        .with_client_cert_verifier(clients)
+        .map_err(unusable)?
+        .with_client_cert_verifier(Arc::new(AnyClient(provider.signature_verification_algorithms)))
         .with_cert_resolver(certificate);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
-/// The user (common name) and groups (organisations) of a verified client certificate.
-pub fn subject(certificate: &CertificateDer<'_>) -> Option<(String, Vec<String>)> {
-    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    let user = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
-    let groups = parsed.subject().iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned).collect();
-    Some((user, groups))
+/// Takes every certificate whose key the client holds. Which authority it is of decides what it is good for, and one of
+/// nobody's is refused with a status that says so instead of a broken connection: that is authentication's.
+#[derive(Debug)]
+struct AnyClient(WebPkiSupportedAlgorithms);
+
+impl ClientCertVerifier for AnyClient {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        crypto::verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        crypto::verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
 }

@@ -13,7 +13,10 @@ mod watcher;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Waker,
     time::Duration,
 };
@@ -39,12 +42,19 @@ pub struct WatchCache {
     store: Arc<dyn Store>,
     resources: RwLock<HashMap<Box<str>, Arc<ResourceCache>>>,
     applied: watch::Sender<Revision>,
+    /// The newest revision that this server has written itself.
+    written: AtomicU64,
 }
 
 impl WatchCache {
     /// An empty cache; [`WatchCache::load`] fills it once the resources have been entered.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, resources: RwLock::default(), applied: watch::Sender::new(Revision::default()) }
+        Self {
+            store,
+            resources: RwLock::default(),
+            applied: watch::Sender::new(Revision::default()),
+            written: AtomicU64::new(0),
+        }
     }
 
     /// The cache of the resource whose keys begin with `prefix`; it is made when it is new.
@@ -79,6 +89,17 @@ impl WatchCache {
         let current = self.store.current_revision().await?;
         self.reach(current).await?;
         Ok(current)
+    }
+
+    /// Notes a revision that this server has written.
+    pub fn written(&self, revision: Revision) {
+        self.written.fetch_max(revision.0, Ordering::AcqRel);
+    }
+
+    /// Waits until the cache has everything that this server has written. Unlike [`WatchCache::fresh`] it asks nobody: for
+    /// decisions on every request, which must follow what its own clients were told.
+    pub async fn own_writes(&self) -> Result<(), Error> {
+        self.reach(Revision(self.written.load(Ordering::Acquire))).await
     }
 
     /// Waits until the cache has applied `revision`.

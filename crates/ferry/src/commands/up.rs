@@ -1,5 +1,7 @@
 //! `ferry up`: start a cluster.
 
+mod authentication;
+
 use std::{net::IpAddr, path::PathBuf};
 
 use anyhow::Context;
@@ -37,6 +39,8 @@ pub struct Up {
     /// Components that are not started, such as controllers,scheduler
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disable: Vec<String>,
+    #[command(flatten)]
+    authentication: authentication::Flags,
 }
 
 impl Up {
@@ -57,6 +61,7 @@ impl Up {
             StoreChoice::Etcd(self.store.parse().context("cannot read --store")?)
         };
         let settings = Settings {
+            authentication: self.authentication.settings(&self.data_dir)?,
             kubeconfig: self.kubeconfig.unwrap_or_else(|| self.data_dir.join("kubeconfig.yaml")),
             data_dir: self.data_dir,
             address: (self.bind, self.api_port).into(),

@@ -1,0 +1,112 @@
+use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
+use serde_json::json;
+
+use super::*;
+use crate::{authentication::jws::SigningKey, clock::SystemClock};
+
+fn configuration() -> Value {
+    json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AuthenticationConfiguration",
+        "jwt": [{
+            "issuer": {"url": "https://issuer.example", "audiences": ["ferry"]},
+            "claimValidationRules": [{"claim": "hd", "requiredValue": "example.org"}],
+            "claimMappings": {
+                "username": {"claim": "email", "prefix": "oidc:"},
+                "groups": {"claim": "groups", "prefix": "g:"},
+                "uid": {"claim": "sub"},
+            },
+        }],
+        "anonymous": {"enabled": true, "conditions": [{"path": "/livez"}]},
+    })
+}
+
+fn key() -> SigningKey {
+    let pem = SigningKey::generate().unwrap();
+    SigningKey::from_der(&PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap()
+}
+
+struct Case {
+    issuers: Issuers,
+    key: SigningKey,
+    _folder: tempfile::TempDir,
+}
+
+impl Case {
+    fn new() -> Self {
+        let (folder, key) = (tempfile::tempdir().unwrap(), key());
+        let path = folder.path().join("keys.json");
+        std::fs::write(&path, json!({"keys": [key.public.to_jwk()]}).to_string()).unwrap();
+        let mut value = configuration();
+        value["jwt"][0]["issuer"]["discoveryURL"] = format!("file://{}", path.display()).into();
+        let configuration = Configuration::from_value(&value).unwrap();
+        let issuers = Issuers::new(configuration.issuers, &[], Arc::new(SystemClock)).unwrap();
+        Self { issuers, key, _folder: folder }
+    }
+
+    fn claims() -> Value {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        json!({
+            "iss": "https://issuer.example", "aud": ["other", "ferry"], "exp": now + 60, "sub": "42", "hd": "example.org",
+            "email": "ada@example.org", "email_verified": true, "groups": ["a", "b"],
+        })
+    }
+
+    async fn token(&self, change: impl FnOnce(&mut Value)) -> Result<Option<Known>, Denied> {
+        let mut claims = Self::claims();
+        change(&mut claims);
+        self.issuers.token(&self.key.sign(&claims).unwrap(), &[]).await
+    }
+
+    async fn refused(&self, change: impl FnOnce(&mut Value)) -> String {
+        self.token(change).await.unwrap_err().0
+    }
+}
+
+#[tokio::test]
+async fn claims_become_a_user() {
+    let case = Case::new();
+    let user = case.token(|_| {}).await.unwrap().unwrap().user;
+    assert_eq!((user.name.as_str(), user.uid.as_str()), ("oidc:ada@example.org", "42"));
+    assert_eq!(user.groups, ["g:a", "g:b"]);
+    let user = case.token(|claims| claims["groups"] = "one".into()).await.unwrap().unwrap().user;
+    assert_eq!(user.groups, ["g:one"]);
+}
+
+#[tokio::test]
+async fn tokens_that_are_not_good() {
+    let case = Case::new();
+    assert_eq!(case.refused(|c| c["exp"] = 1.into()).await, "oidc: verify token: token is expired");
+    assert!(case.refused(|c| c["aud"] = "other".into()).await.contains("expected audience"));
+    assert!(case.refused(|c| c["hd"] = "evil.example".into()).await.contains("required claim hd"));
+    assert_eq!(case.refused(|c| c["email_verified"] = false.into()).await, "oidc: email not verified");
+    assert_eq!(case.refused(|c| c["email_verified"] = "true".into()).await, "oidc: email not verified");
+    assert!(case.refused(|c| c["groups"] = json!([1])).await.contains("groups"));
+    assert!(case.token(|c| c["iss"] = "https://other.example".into()).await.unwrap().is_none());
+    let forged = key().sign(&Case::claims()).unwrap();
+    assert!(case.issuers.token(&forged, &[]).await.unwrap_err().0.contains("failed to verify signature"));
+}
+
+#[test]
+fn configurations_are_checked_whole() {
+    let read = Configuration::from_value(&configuration()).unwrap();
+    assert_eq!(read.anonymous.unwrap().paths, ["/livez"]);
+    let mut bad = configuration();
+    bad["jwt"][0]["issuer"]["url"] = "http://issuer.example".into();
+    bad["jwt"][0]["issuer"]["audiences"] = json!(["a", "b"]);
+    bad["jwt"][0]["claimMappings"]["username"] = json!({"expression": "claims.sub"});
+    bad["jwt"][0]["claimMappings"]["groups"] = json!({"claim": "groups"});
+    bad["jwt"][0]["userValidationRules"] = json!([{"expression": "true"}]);
+    bad["jwt"][0]["wheels"] = 4.into();
+    let problems = Configuration::from_value(&bad).unwrap_err().join("\n");
+    for wanted in [
+        "jwt[0].issuer.url",
+        "jwt[0].issuer.audienceMatchPolicy: must be MatchAny",
+        "jwt[0].claimMappings.username.expression: expressions are not supported",
+        "jwt[0].claimMappings.groups.prefix: is required",
+        "jwt[0].userValidationRules[0].expression: expressions are not supported",
+        "jwt[0].wheels: unknown field",
+    ] {
+        assert!(problems.contains(wanted), "{wanted}\n{problems}");
+    }
+}

@@ -1,0 +1,407 @@
+//! Who clients are: certificates, tokens and headers over real TLS, good ones and others.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use api_server::{
+    authentication::{front_proxy, keys},
+    clock::Clock,
+    serving::authority::{Authority, certificates},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use testing::{
+    TestServer,
+    client::{Client, Trust},
+};
+
+const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// A clock that is ahead of the real one by as much as a test says.
+#[derive(Default)]
+struct Ahead(AtomicU64);
+
+impl Clock for Ahead {
+    fn now(&self) -> SystemTime {
+        SystemTime::now() + Duration::from_secs(self.0.load(Ordering::SeqCst))
+    }
+}
+
+struct Case {
+    server: TestServer,
+    admin: Client,
+}
+
+impl Case {
+    async fn new() -> Self {
+        Self::with(|_, _| {}).await
+    }
+
+    async fn with(change: impl FnOnce(&mut api_server::Settings, &Path) + Send + 'static) -> Self {
+        let server = TestServer::with(change).await;
+        let admin = server.client();
+        admin.post("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await.expect(201);
+        for name in ["default", "a"] {
+            let account = json!({"metadata": {"name": name}});
+            admin.post("/api/v1/namespaces/n/serviceaccounts", &account).await.expect(201);
+        }
+        Self { server, admin }
+    }
+
+    fn authority(&self) -> Authority {
+        Authority::open(&self.server.folder().join("pki")).expect("the authority")
+    }
+
+    /// Somebody who has nothing to show.
+    fn nobody(&self) -> Client {
+        Client::new(self.server.address, Trust::nobody(&self.authority()))
+    }
+
+    async fn ask(&self, spec: Value) -> testing::client::Answer {
+        self.admin.post("/api/v1/namespaces/n/serviceaccounts/a/token", &json!({"spec": spec})).await
+    }
+
+    async fn token(&self, spec: Value) -> String {
+        text(&self.ask(spec).await.expect(201)["status"]["token"])
+    }
+
+    /// What a review says of a token.
+    async fn review(&self, token: &str, audiences: &[&str]) -> Value {
+        let review = json!({"spec": {"token": token, "audiences": audiences}});
+        self.admin.post(REVIEWS, &review).await.expect(201)["status"].clone()
+    }
+
+    async fn why_not(&self, token: &str) -> String {
+        let status = self.review(token, &[]).await;
+        assert_eq!(status["authenticated"], Value::Null, "{status}");
+        text(&status["error"])
+    }
+
+    async fn pod(&self, name: &str) -> Value {
+        let mut pod = super::pod(name);
+        pod["spec"]["serviceAccountName"] = "a".into();
+        self.admin.post("/api/v1/namespaces/n/pods", &pod).await.expect(201)
+    }
+
+    async fn secret(&self, namespace: &str, object: &Value) {
+        self.admin.post(&format!("/api/v1/namespaces/{namespace}/secrets"), object).await.expect(201);
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Whom the server takes the client for; nobody, if it refuses to say.
+async fn who(client: &Client) -> Option<Value> {
+    let answer = client.post(WHO, &json!({})).await;
+    (answer.code == 201).then(|| answer.json()["status"]["userInfo"].clone())
+}
+
+/// Is the client somebody? One who is must be told apart from one who may do nothing.
+async fn known(client: &Client) -> bool {
+    client.get("/api").await.code != 401
+}
+
+/// A token with other claims and the same signature.
+fn forged(token: &str, change: impl FnOnce(&mut Value)) -> String {
+    let encoding = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let [header, claims, signature] = token.split('.').collect::<Vec<_>>().try_into().expect("three parts");
+    let mut claims: Value = serde_json::from_slice(&encoding.decode(claims).expect("base64")).expect("claims");
+    change(&mut claims);
+    format!("{header}.{}.{signature}", encoding.encode(claims.to_string()))
+}
+
+fn claims(token: &str) -> Value {
+    let middle = token.split('.').nth(1).expect("claims");
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(middle).expect("base64");
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+#[tokio::test]
+async fn service_accounts() {
+    let case = Case::new().await;
+    let answer = case.ask(json!({"expirationSeconds": 700})).await.expect(201);
+    assert_eq!((&answer["kind"], &answer["metadata"]["name"]), (&"TokenRequest".into(), &"a".into()));
+    assert_eq!(answer["spec"]["audiences"], json!([ISSUER]));
+    assert!(answer["status"]["expirationTimestamp"].is_string());
+    let token = text(&answer["status"]["token"]);
+    let told = claims(&token);
+    assert_eq!(told["sub"], "system:serviceaccount:n:a");
+    assert_eq!(told["exp"].as_i64().unwrap() - told["iat"].as_i64().unwrap(), 700);
+    assert_eq!(told["kubernetes.io"]["serviceaccount"]["uid"], answer["metadata"]["uid"]);
+
+    let status = case.review(&token, &[]).await;
+    assert_eq!(status["authenticated"], true);
+    assert_eq!(status["audiences"], json!([ISSUER]));
+    assert_eq!(status["user"]["username"], "system:serviceaccount:n:a");
+    assert_eq!(
+        status["user"]["groups"],
+        json!(["system:serviceaccounts", "system:serviceaccounts:n", "system:authenticated"])
+    );
+    let id = format!("JTI={}", text(&told["jti"]));
+    assert_eq!(status["user"]["extra"]["authentication.kubernetes.io/credential-id"], json!([id]));
+    assert!(known(&case.nobody().bearing(&token)).await);
+
+    let refused = case.ask(json!({"expirationSeconds": 1})).await.refused(422);
+    assert!(refused.contains("may not specify a duration less than 10 minutes"), "{refused}");
+    let missing = case.admin.post("/api/v1/namespaces/n/serviceaccounts/none/token", &json!({})).await;
+    assert!(missing.refused(404).contains("serviceaccounts \"none\" not found"));
+    let odd = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "ConfigMap", "name": "x"}});
+    assert!(case.ask(odd).await.refused(400).contains("cannot bind token to object of type"));
+}
+
+#[tokio::test]
+async fn forged_and_misused_tokens() {
+    let case = Case::new().await;
+    let token = case.token(json!({})).await;
+    let admin = forged(&token, |claims| claims["sub"] = "system:serviceaccount:kube-system:admin".into());
+    assert_eq!(case.why_not(&admin).await, "invalid signature");
+    assert!(!known(&case.nobody().bearing(&admin)).await);
+    assert_eq!(case.why_not("nonsense").await, "invalid bearer token");
+    assert!(!known(&case.nobody().bearing("nonsense")).await);
+
+    // For somebody else, it is no good here, and good there.
+    let vault = case.token(json!({"audiences": ["vault"]})).await;
+    assert!(case.why_not(&vault).await.contains("is invalid for the target audiences"));
+    assert!(!known(&case.nobody().bearing(&vault)).await);
+    assert_eq!(case.review(&vault, &["vault", "other"]).await["audiences"], json!(["vault"]));
+    assert!(case.review(&token, &["vault"]).await["error"].as_str().unwrap().contains("is invalid for the target"));
+
+    // Another server's token, with all the right claims.
+    let other = Case::new().await;
+    assert_eq!(case.why_not(&other.token(json!({})).await).await, "invalid signature, no keys found");
+    assert!(case.admin.post(REVIEWS, &json!({"spec": {}})).await.refused(400).contains("token is required"));
+}
+
+#[tokio::test]
+async fn tokens_end() {
+    let clock = Arc::new(Ahead::default());
+    let given = clock.clone();
+    let case = Case::with(move |settings, _| settings.clock = given).await;
+    let token = case.token(json!({"expirationSeconds": 600})).await;
+    let client = case.nobody().bearing(&token);
+    assert!(known(&client).await);
+    clock.0.store(630, Ordering::SeqCst);
+    assert!(known(&client).await, "clocks may differ a little");
+    clock.0.store(700, Ordering::SeqCst);
+    assert!(!known(&client).await);
+    assert_eq!(case.why_not(&token).await, "service account token has expired");
+}
+
+#[tokio::test]
+async fn revoked_tokens_end_at_once() {
+    let case = Case::new().await;
+    let pod = case.pod("p").await;
+    let bound = |kind: &str, name: &str| json!({"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name}});
+    let mut wrong = bound("Pod", "p");
+    wrong["boundObjectRef"]["uid"] = "other".into();
+    assert!(case.ask(wrong).await.refused(409).contains("does not match the UID in record"));
+    case.admin.post("/api/v1/namespaces/n/pods", &super::pod("stranger")).await.expect(201);
+    assert!(case.ask(bound("Pod", "stranger")).await.refused(400).contains("different serviceaccount name"));
+
+    let token = case.token(bound("Pod", "p")).await;
+    let client = case.nobody().bearing(&token);
+    assert!(known(&client).await);
+    let extra = case.review(&token, &[]).await["user"]["extra"].clone();
+    assert_eq!(extra["authentication.kubernetes.io/pod-name"], json!(["p"]));
+    assert_eq!(extra["authentication.kubernetes.io/pod-uid"], json!([pod["metadata"]["uid"]]));
+    case.admin.delete_with("/api/v1/namespaces/n/pods/p", &json!({"gracePeriodSeconds": 0})).await.expect(200);
+    assert!(!known(&client).await);
+    assert_eq!(case.why_not(&token).await, "service account token has been invalidated");
+    // One of the same name is another one.
+    case.pod("p").await;
+    assert!(case.why_not(&token).await.contains("does not match service account pod ref claim"));
+
+    case.secret("n", &json!({"metadata": {"name": "s"}})).await;
+    case.admin.post("/api/v1/nodes", &json!({"metadata": {"name": "node-1"}})).await.expect(201);
+    for (kind, name, path) in
+        [("Secret", "s", "/api/v1/namespaces/n/secrets/s"), ("Node", "node-1", "/api/v1/nodes/node-1")]
+    {
+        let token = case.token(bound(kind, name)).await;
+        let client = case.nobody().bearing(&token);
+        assert!(known(&client).await, "{kind}");
+        case.admin.delete(path).await.expect(200);
+        assert!(!known(&client).await, "{kind}");
+    }
+
+    let token = case.token(json!({})).await;
+    let client = case.nobody().bearing(&token);
+    assert!(known(&client).await);
+    case.admin.delete("/api/v1/namespaces/n/serviceaccounts/a").await.expect(200);
+    assert!(!known(&client).await);
+    case.admin.post("/api/v1/namespaces/n/serviceaccounts", &json!({"metadata": {"name": "a"}})).await.expect(201);
+    assert!(case.why_not(&token).await.contains("does not match claim"));
+}
+
+#[tokio::test]
+async fn rotated_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_owned();
+    let keep = |path: &Path| {
+        let source = keys::Source::Folder(path.to_owned());
+        move |settings: &mut api_server::Settings, _: &Path| settings.authentication.service_account_keys = source
+    };
+    let first = Case::with(keep(&path)).await;
+    let old = first.token(json!({})).await;
+    let kid = |token: &str| {
+        let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap();
+        serde_json::from_slice::<Value>(&header).unwrap()["kid"].clone()
+    };
+    fs::write(path.join("2.key"), api_server::authentication::jws::SigningKey::generate().unwrap()).unwrap();
+    let second = Case::with(keep(&path)).await;
+    let new = second.token(json!({})).await;
+    assert_ne!(kid(&old), kid(&new));
+    // The account is another server's, but the signature counts.
+    assert!(second.why_not(&old).await.contains("does not match claim"));
+    assert!(known(&second.nobody().bearing(&new)).await);
+    fs::remove_file(path.join("1.key")).unwrap();
+    let third = Case::with(keep(&path)).await;
+    assert_eq!(third.why_not(&old).await, "invalid signature, no keys found");
+    assert!(third.why_not(&new).await.contains("does not match claim"));
+
+    // Others can verify what it signs.
+    let about = third.admin.get("/.well-known/openid-configuration").await.expect(200);
+    assert_eq!(about["issuer"], ISSUER);
+    assert!(text(&about["jwks_uri"]).ends_with("/openid/v1/jwks"));
+    let keys = third.admin.get("/openid/v1/jwks").await;
+    assert_eq!(keys.header("content-type"), "application/jwk-set+json");
+    assert_eq!(keys.json()["keys"][0]["kid"], kid(&new));
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path.join("2.key")).unwrap().permissions());
+    assert_eq!(mode & 0o400, 0o400);
+}
+
+#[tokio::test]
+async fn certificates_name_their_user() {
+    let case = Case::new().await;
+    let user = who(&case.admin).await.expect("the administrator is known");
+    assert_eq!(user["username"], "test-admin");
+    assert_eq!(user["groups"], json!(["system:masters", "system:authenticated"]));
+    let id = text(&user["extra"]["authentication.kubernetes.io/credential-id"][0]);
+    assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
+    // Of an authority that nobody knows.
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = Authority::open(folder.path()).expect("an authority");
+    let leaf = other.client("test-admin", "system:masters").expect("a certificate");
+    let stranger = Client::new(case.server.address, Trust::stranger(&case.authority(), &leaf));
+    assert_eq!(stranger.get("/version").await.refused(401), "Unauthorized");
+    // A good token makes up for it.
+    let token = case.token(json!({})).await;
+    assert!(known(&stranger.bearing(&token)).await);
+    // Without anything, one is anonymous.
+    assert_eq!(case.nobody().get("/version").await.code, 200);
+    assert!(case.nobody().get("/api/v1/nodes").await.refused(403).contains("User \"system:anonymous\" cannot list"));
+}
+
+#[tokio::test]
+async fn bootstrap_tokens() {
+    let clock = Arc::new(Ahead::default());
+    let given = clock.clone();
+    let case = Case::with(move |settings, _| settings.clock = given).await;
+    let end = object_model::time::Time::from(SystemTime::now() + Duration::from_secs(300)).to_seconds().to_string();
+    let mut secret = json!({
+        "metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token",
+        "stringData": {
+            "token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+            "auth-extra-groups": "system:bootstrappers:workers", "expiration": end,
+        },
+    });
+    case.secret("kube-system", &secret).await;
+    let token = "abcdef.0123456789abcdef";
+    let status = case.review(token, &[]).await;
+    assert_eq!(status["user"]["username"], "system:bootstrap:abcdef");
+    let groups = json!(["system:bootstrappers", "system:bootstrappers:workers", "system:authenticated"]);
+    assert_eq!(status["user"]["groups"], groups);
+    assert_eq!(case.why_not("abcdef.0123456789abcdee").await, "invalid bearer token");
+    let client = case.nobody().bearing(token);
+    assert!(known(&client).await);
+    clock.0.store(301, Ordering::SeqCst);
+    assert!(!known(&client).await, "it has expired");
+
+    secret["metadata"]["name"] = "bootstrap-token-fedcba".into();
+    secret["stringData"]["token-id"] = "fedcba".into();
+    secret["stringData"]["usage-bootstrap-authentication"] = "false".into();
+    secret["stringData"]["expiration"] = "".into();
+    case.secret("kube-system", &secret).await;
+    assert_eq!(case.why_not("fedcba.0123456789abcdef").await, "invalid bearer token");
+    let path = "/api/v1/namespaces/kube-system/secrets/bootstrap-token-fedcba";
+    let allow = json!({"stringData": {"usage-bootstrap-authentication": "true"}});
+    case.admin.patch(path, testing::client::MERGE_PATCH, &allow).await.expect(200);
+    let client = case.nobody().bearing("fedcba.0123456789abcdef");
+    assert!(known(&client).await);
+    case.admin.delete(path).await.expect(200);
+    assert!(!known(&client).await);
+}
+
+#[tokio::test]
+async fn tokens_in_secrets() {
+    let case = Case::new().await;
+    let account = case.admin.get("/api/v1/namespaces/n/serviceaccounts/a").await.expect(200);
+    // Without the controller that fills such Secrets, a token is not there until somebody writes one.
+    let annotations = json!({"kubernetes.io/service-account.name": "a", "kubernetes.io/service-account.uid": account["metadata"]["uid"]});
+    let secret = json!({
+        "metadata": {"name": "held", "annotations": annotations}, "type": "kubernetes.io/service-account-token",
+        "data": {"token": STANDARD.encode("nonsense")},
+    });
+    case.secret("n", &secret).await;
+    assert_eq!(case.why_not("nonsense").await, "invalid bearer token");
+}
+
+#[tokio::test]
+async fn static_tokens_and_closed_doors() {
+    let case = Case::with(|settings, folder| {
+        let (tokens, configuration) = (folder.join("tokens.csv"), folder.join("authentication.yaml"));
+        fs::write(&tokens, "s3cret,ada,42,\"readers,system:masters\"\n").unwrap();
+        let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous:\n  enabled: true\n  \
+                    conditions:\n  - path: /livez\n";
+        fs::write(&configuration, text).unwrap();
+        settings.authentication.token_file = Some(tokens);
+        settings.authentication.configuration = Some(configuration);
+    })
+    .await;
+    let user = who(&case.nobody().bearing("s3cret")).await.expect("ada is known");
+    assert_eq!((&user["username"], &user["uid"]), (&"ada".into(), &"42".into()));
+    assert_eq!(user["groups"], json!(["readers", "system:masters", "system:authenticated"]));
+    assert!(!known(&case.nobody().bearing("s3cre")).await);
+    assert_eq!(case.nobody().get("/livez").await.code, 200);
+    assert_eq!(case.nobody().get("/version").await.refused(401), "Unauthorized");
+}
+
+#[tokio::test]
+async fn front_proxies() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let proxies = Authority::open(folder.path()).expect("an authority");
+    let trusted = certificates(&folder.path().join("ca.crt")).expect("its certificate");
+    let case = Case::with(move |settings, _| {
+        let named = front_proxy::Settings::new(trusted, vec!["front-proxy".into()]);
+        settings.authentication.front_proxy = Some(named);
+    })
+    .await;
+    let speaks_for = |client: &Client| {
+        let client = client.saying("x-remote-user", "ada").saying("x-remote-uid", "7");
+        client.saying("x-remote-group", "system:masters").saying("x-remote-extra-acme.com%2Fteam", "blue")
+    };
+    let with = |name: &str| {
+        let leaf = proxies.client(name, "proxies").expect("a certificate");
+        Client::new(case.server.address, Trust::stranger(&case.authority(), &leaf))
+    };
+    let user = who(&speaks_for(&with("front-proxy"))).await.expect("ada is known");
+    assert_eq!((&user["username"], &user["uid"]), (&"ada".into(), &"7".into()));
+    assert_eq!(user["groups"], json!(["system:masters", "system:authenticated"]));
+    assert_eq!(user["extra"], json!({"acme.com/team": ["blue"]}));
+    // A proxy of another name, one that names nobody, a client of the cluster, and nobody at all.
+    assert_eq!(speaks_for(&with("other")).get("/version").await.code, 401);
+    assert_eq!(with("front-proxy").get("/version").await.code, 401);
+    assert_eq!(who(&speaks_for(&case.admin)).await.expect("the administrator is known")["username"], "test-admin");
+    assert_eq!(who(&speaks_for(&case.nobody())).await, None);
+    assert!(speaks_for(&case.nobody()).get("/api/v1/nodes").await.refused(403).contains("system:anonymous"));
+}
