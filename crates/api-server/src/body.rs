@@ -2,11 +2,12 @@
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     pin::Pin,
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 
 /// A lazily made sequence of chunks. It is asked for the next one only when the connection can take it.
@@ -35,6 +36,39 @@ impl Body {
             }
             Body::List(chunks) | Body::Chunks(chunks) => chunks.poll_chunk(cx),
         }
+    }
+
+    /// All of it, for a body that ends by itself.
+    pub async fn collect(mut self) -> Bytes {
+        let mut all = BytesMut::new();
+        while let Some(bytes) = poll_fn(|cx| self.poll_bytes(cx)).await {
+            all.extend_from_slice(&bytes);
+        }
+        all.freeze()
+    }
+
+    /// Keeps `guard` until the body has ended or is given up. One that is at hand has ended.
+    pub fn guarded(self, guard: impl Send + 'static) -> Self {
+        match self {
+            Body::List(chunks) => Body::List(Box::new(Guarded { chunks, guard: Some(guard) })),
+            Body::Chunks(chunks) => Body::Chunks(Box::new(Guarded { chunks, guard: Some(guard) })),
+            at_hand => at_hand,
+        }
+    }
+}
+
+struct Guarded<T> {
+    chunks: Box<dyn Chunks>,
+    guard: Option<T>,
+}
+
+impl<T: Send> Chunks for Guarded<T> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let chunk = self.chunks.poll_chunk(cx);
+        if let Poll::Ready(None) = chunk {
+            self.guard = None;
+        }
+        chunk
     }
 }
 

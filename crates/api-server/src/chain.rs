@@ -11,10 +11,11 @@ use object_model::{identity::GroupResource, status::Status};
 
 use crate::{
     Server,
+    audit::{self, Record},
     authentication::Identity,
     authorization::Attributes,
     body::{Body, RequestBody},
-    context::RequestContext,
+    context::{RequestContext, User},
     filters::{compression, warnings},
     handlers::{self, respond},
     request_info::RequestInfo,
@@ -28,12 +29,14 @@ pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<Reques
     let gzip = compression::accepted(request.headers());
     let head = request.method() == Method::HEAD;
     let accept = request.headers().get(header::ACCEPT).cloned();
+    let id = audit::id(request.headers());
     // A panic is one client's bad luck, not everybody's.
-    let answer = AssertUnwindSafe(permitted(server, peer, request)).catch_unwind().await;
-    let response = answer.unwrap_or_else(|_| {
+    let answer = AssertUnwindSafe(identified(server, id.clone(), peer, request)).catch_unwind().await;
+    let mut response = answer.unwrap_or_else(|_| {
         tracing::error!("a request handler panicked");
         respond::status(&Status::internal("apiserver panic'd"))
     });
+    audit::tell(&id, response.headers_mut());
     let response = respond::settle_status(accept.as_ref().and_then(|v| v.to_str().ok()), response);
     match (head, gzip) {
         // Over HTTP/2 nobody else leaves the body out.
@@ -43,17 +46,53 @@ pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<Reques
     }
 }
 
-async fn permitted(server: Arc<Server>, peer: Identity, request: Request<RequestBody>) -> Response<Body> {
+/// Who is it, and what is recorded of it?
+async fn identified(
+    server: Arc<Server>,
+    id: Arc<str>,
+    peer: Identity,
+    request: Request<RequestBody>,
+) -> Response<Body> {
     let info = RequestInfo::read(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
     let started = server.metrics.started(&info);
-
-    let user = match server.authentication.authenticate(&peer, &info.path, request.headers()).await {
-        Ok(user) => user,
-        Err(status) => return respond::status(&status),
+    let user = server.authentication.authenticate(&peer, &info.path, request.headers()).await;
+    let mut record = match &server.audit {
+        Some(auditor) => auditor.begin(&id, &peer, user.as_ref().ok(), &info, &request),
+        None => None,
     };
-    let attributes = Attributes::of_request(&user, &info, request.uri().query().unwrap_or_default());
-    if let Err(status) = server.authorization.authorize(&attributes).await {
-        return respond::status(&status);
+    let answer = match user {
+        Ok(user) => permitted(&server, record.as_mut(), user, &info, request).await,
+        Err(status) => Err(status),
+    };
+    let response = answer.unwrap_or_else(|status| respond::status(&status));
+    started.ended(response.status());
+    match record {
+        Some(record) => record.answered(response).await,
+        None => response,
+    }
+}
+
+/// May they, and what is the answer?
+async fn permitted(
+    server: &Arc<Server>,
+    mut record: Option<&mut Record>,
+    user: Arc<User>,
+    info: &RequestInfo,
+    mut request: Request<RequestBody>,
+) -> Result<Response<Body>, Status> {
+    if let Some(record) = &mut record {
+        record.received().await?;
+    }
+    let attributes = Attributes::of_request(&user, info, request.uri().query().unwrap_or_default());
+    let decision = server.authorization.authorize(&attributes).await;
+    if let Some(record) = &mut record {
+        let (verdict, reason) = decision.as_ref().map_or(("forbid", ""), |decision| ("allow", decision.reason()));
+        record.annotate("authorization.k8s.io/decision", verdict);
+        record.annotate("authorization.k8s.io/reason", reason);
+    }
+    decision?;
+    if let Some(record) = record {
+        request = record.read_body(request).await?;
     }
     let context = RequestContext {
         user,
@@ -63,16 +102,15 @@ async fn permitted(server: Arc<Server>, peer: Identity, request: Request<Request
     let warnings = context.warnings.clone();
 
     let long = info.is_long_running();
-    let handled = handlers::handle(&server, &context, &info, request);
+    let handled = handlers::handle(server, &context, info, request);
     let result = if long {
         handled.await
     } else {
-        tokio::time::timeout(DEADLINE, handled).await.unwrap_or_else(|_| Err(too_slow(&info)))
+        tokio::time::timeout(DEADLINE, handled).await.unwrap_or_else(|_| Err(too_slow(info)))
     };
     let mut response = result.unwrap_or_else(|status| respond::status(&status));
     warnings::tell(&warnings, response.headers_mut());
-    started.ended(response.status());
-    response
+    Ok(response)
 }
 
 fn too_slow(info: &RequestInfo) -> Status {

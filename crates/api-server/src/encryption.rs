@@ -225,8 +225,11 @@ pub async fn keep(store: Arc<Encrypted>, file: PathBuf, reload: bool) {
     if store.has_read_stale() {
         rewrite(&store).await;
     }
+    if !reload {
+        return;
+    }
     let mut known = fs::read(&file).ok();
-    while reload {
+    loop {
         tokio::time::sleep(RELOAD_EVERY).await;
         let found = fs::read(&file).ok();
         if found.is_none() || found == known {

@@ -6,6 +6,7 @@
 //! storage) may depend on this crate.
 
 pub mod admission;
+pub mod audit;
 pub mod authentication;
 pub mod authorization;
 pub mod body;

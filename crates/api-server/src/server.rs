@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Settings, admission,
+    audit::Auditor,
     authentication::{Authentication, Identity},
     authorization::{Authorization, Masters, rbac::Rbac},
     body::{Body, RequestBody},
@@ -31,6 +32,7 @@ pub struct Server {
     pub health: Health,
     pub metrics: Arc<Metrics>,
     pub openapi: OpenApi,
+    pub audit: Option<Arc<Auditor>>,
     /// The address that clients are told.
     pub address: String,
     /// Watches and streams end when this is cancelled.
@@ -40,7 +42,9 @@ pub struct Server {
 impl Server {
     /// Loads everything from the store and follows it from there. Ready when it returns.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, Error> {
-        let Settings { address, clock, authentication } = settings;
+        let Settings { address, clock, authentication, audit } = settings;
+        let audit = audit.map(|settings| Auditor::start(settings, clock.clone())).transpose();
+        let audit = audit.map_err(|error| Error::Invalid(error.to_string()))?;
         let cache = Arc::new(WatchCache::new(store.clone()));
         let catalogue = Catalogue::new(builtin::groups(&cache));
         let revision = cache.load().await?;
@@ -59,6 +63,7 @@ impl Server {
             health: Health::default(),
             metrics: Arc::default(),
             openapi: OpenApi::default(),
+            audit,
             address,
             drain: CancellationToken::new(),
         });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    authentication,
+    audit, authentication,
     clock::{Clock, SystemClock},
 };
 
@@ -12,11 +12,13 @@ pub struct Settings {
     pub address: String,
     pub clock: Arc<dyn Clock>,
     pub authentication: authentication::Settings,
+    /// Without it nothing is recorded.
+    pub audit: Option<audit::Settings>,
 }
 
 impl Settings {
     /// The defaults, for a server that clients reach at this address.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), clock: Arc::new(SystemClock), authentication: Default::default() }
+        Self { address: address.into(), clock: Arc::new(SystemClock), authentication: Default::default(), audit: None }
     }
 }

@@ -39,6 +39,7 @@ pub struct Settings {
     pub store: StoreChoice,
     pub authentication: authentication::Settings,
     pub encryption: EncryptionChoice,
+    pub audit: Option<api_server::audit::Settings>,
 }
 
 /// Where it is written down what is encrypted at rest.
@@ -86,7 +87,11 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
 
     let mut authentication = settings.authentication;
     authentication.client_authorities.push(authority.certificate()?);
-    let api = api_server::Settings { authentication, ..api_server::Settings::new(address.to_string()) };
+    let api = api_server::Settings {
+        authentication,
+        audit: settings.audit,
+        ..api_server::Settings::new(address.to_string())
+    };
     let server = Server::start(encrypted.clone(), api).await.context("cannot start the API server")?;
     let stop = CancellationToken::new();
     let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
@@ -100,6 +105,9 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     server.drain();
     stop.cancel();
     serving.await.context("the API server did not stop in order")?;
+    if let Some(audit) = &server.audit {
+        audit.flush().await;
+    }
     renewal.abort();
     rewriting.abort();
     store.close().await

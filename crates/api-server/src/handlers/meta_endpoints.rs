@@ -143,7 +143,11 @@ fn metrics(server: &Arc<Server>) -> Response<Body> {
         let name = if r.group.is_empty() { r.plural.to_string() } else { format!("{}.{}", r.plural, r.group) };
         (name, r.cache.snapshot().objects.len())
     });
-    let mut response = plain(StatusCode::OK, &server.metrics.text(counts));
+    let mut text = server.metrics.text(counts);
+    if let Some(audit) = &server.audit {
+        audit.write_metrics(&mut text);
+    }
+    let mut response = plain(StatusCode::OK, &text);
     let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, media);
     response

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod audit;
 mod down;
 mod up;
 
@@ -8,7 +9,7 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 pub enum Command {
     /// Start a cluster and keep it running until Ctrl-C
-    Up(up::Up),
+    Up(Box<up::Up>),
     /// Stop a cluster, and with --purge remove every trace of it
     Down(down::Down),
 }

@@ -41,6 +41,8 @@ pub struct Up {
     disable: Vec<String>,
     #[command(flatten)]
     authentication: authentication::Flags,
+    #[command(flatten)]
+    audit: super::audit::Audit,
 }
 
 impl Up {
@@ -66,6 +68,7 @@ impl Up {
             data_dir: self.data_dir,
             address: (self.bind, self.api_port).into(),
             store,
+            audit: self.audit.settings()?,
             encryption: EncryptionChoice {
                 file: self.encryption_provider_config,
                 reload: self.encryption_provider_config_automatic_reload,

@@ -59,7 +59,7 @@ pub struct Key {
 
 #[derive(Clone)]
 enum Secret {
-    AesGcm(LessSafeKey),
+    AesGcm(Box<LessSafeKey>),
     AesCbc(Vec<u8>),
     Secretbox(Box<XSalsa20Poly1305>),
 }
@@ -87,7 +87,10 @@ impl Key {
         let (secret, wanted) = match cipher {
             Cipher::AesGcm => {
                 let algorithm = if bytes.len() == 16 { &AES_128_GCM } else { &AES_256_GCM };
-                (UnboundKey::new(algorithm, bytes).ok().map(|k| Secret::AesGcm(LessSafeKey::new(k))), "16 or 32")
+                (
+                    UnboundKey::new(algorithm, bytes).ok().map(|k| Secret::AesGcm(Box::new(LessSafeKey::new(k)))),
+                    "16 or 32",
+                )
             }
             Cipher::AesCbc => {
                 (matches!(bytes.len(), 16 | 24 | 32).then(|| Secret::AesCbc(bytes.into())), "16, 24 or 32")

@@ -1,5 +1,6 @@
 //! The API server as its users meet it: over HTTPS, on the embedded store and on a real etcd.
 
+mod audit;
 mod authentication;
 mod authorization;
 mod deletes;
