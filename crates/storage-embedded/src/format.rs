@@ -35,6 +35,8 @@ pub(crate) mod meta {
     pub(crate) const ID: &str = "id";
     /// How long each file of the log is at least. Zero if nothing in it is needed: the store was closed.
     pub(crate) const LOG_LENGTHS: [&str; 2] = ["log-0", "log-1"];
+    /// Everything that is needed of uses of the log with smaller generations is in the tables.
+    pub(crate) const LOG_GENERATION: &str = "log-generation";
     /// Present in a backup: it must be restored, not opened.
     pub(crate) const BACKUP: &str = "backup";
 }

@@ -126,6 +126,8 @@ pub(crate) struct Numbers {
     pub reserved: u64,
     /// See [`meta::LOG_LENGTHS`].
     pub log_lengths: [u64; 2],
+    /// See [`meta::LOG_GENERATION`].
+    pub log_generation: u64,
     /// First and last of each run of revisions that may have been lost.
     pub gaps: Vec<(u64, u64)>,
     pub next_expiry: Option<u64>,
@@ -255,12 +257,11 @@ impl Opened {
             let (id, next_generation) = recover(&database, &logs, &mut history)?;
             let numbers = read_numbers(&database)?;
             let log = Log::new(id, logs, next_generation, options.log_bytes)?;
-            if numbers.log_lengths != log.synced_lengths() {
-                let mut transaction = database.begin_write()?;
-                transaction.set_quick_repair(true);
-                require_log(&transaction, log.synced_lengths())?;
-                transaction.commit()?;
-            }
+            let mut transaction = database.begin_write()?;
+            transaction.set_quick_repair(true);
+            transaction.open_table(META)?.insert(meta::LOG_GENERATION, next_generation)?;
+            require_log(&transaction, log.synced_lengths())?;
+            transaction.commit()?;
             Ok(Self { database: Arc::new(database), log, numbers, history })
         };
         recover().map_err(fault)
@@ -303,7 +304,7 @@ pub(crate) fn recover(
     history: &mut History,
 ) -> Result<(u64, u64), Fault> {
     let numbers = read_numbers(database)?;
-    let Replay { blocks, next_generation } = replay(logs, numbers.id, numbers.current)?;
+    let Replay { blocks, next_generation } = replay(logs, numbers.id, numbers.current, numbers.log_generation)?;
     let mut load = Load { entries: Vec::new(), samples: Vec::new(), until: numbers.current };
     let mut reserved = numbers.reserved;
     for block in blocks {
@@ -393,6 +394,7 @@ fn read_numbers(database: &Database) -> Result<Numbers, Fault> {
         current: current_revision(&transaction)?,
         compacted: number(meta::COMPACTED)?,
         reserved: number(meta::RESERVED)?,
+        log_generation: number(meta::LOG_GENERATION)?,
         log_lengths: [number(meta::LOG_LENGTHS[0])?, number(meta::LOG_LENGTHS[1])?],
         gaps,
         next_expiry: transaction.open_table(EXPIRIES)?.first()?.map(|(key, _)| key.value().0),

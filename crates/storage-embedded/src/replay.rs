@@ -24,16 +24,18 @@ pub(crate) struct Replayed {
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
     pub blocks: Vec<Replayed>,
-    /// Greater than that of any valid block.
+    /// Greater than that of any block, also of one that is not valid.
     pub next_generation: u64,
 }
 
-/// Reads the blocks of the store `id` with revisions after `checkpoint`, the last that the tables have.
-pub(crate) fn replay(files: &[Box<dyn LogFile>], id: u64, checkpoint: u64) -> Result<Replay> {
+/// Reads the blocks of the store `id` with revisions after `checkpoint`, the last that the tables have. Nothing is needed
+/// of uses before that with `generation`.
+pub(crate) fn replay(files: &[Box<dyn LogFile>], id: u64, checkpoint: u64, generation: u64) -> Result<Replay> {
     let mut uses = Vec::new();
     for file in files {
         let mut blocks = Vec::new();
-        let mut reader = Reader { file: &**file, length: file.length()?, id, checkpoint, offset: 0, place: None };
+        let (file, length) = (&**file, file.length()?);
+        let mut reader = Reader { file, length, id, checkpoint, generation, offset: 0, place: None };
         while let Some(mut block) = reader.next()? {
             block.entries.retain(|entry| entry.version.revision > checkpoint);
             if !block.entries.is_empty() {
@@ -43,7 +45,8 @@ pub(crate) fn replay(files: &[Box<dyn LogFile>], id: u64, checkpoint: u64) -> Re
         uses.extend(reader.place.map(|place| (place.generation, blocks)));
     }
     uses.sort_by_key(|(generation, _)| *generation);
-    let mut replay = Replay { next_generation: uses.last().map_or(1, |(newest, _)| newest + 1), ..Replay::default() };
+    let newest = uses.last().map_or(generation, |(newest, _)| *newest);
+    let mut replay = Replay { next_generation: newest + 1, ..Replay::default() };
     let mut expected = checkpoint + 1;
     for block in uses.into_iter().flat_map(|(_, blocks)| blocks) {
         for entry in &block.entries {
@@ -71,6 +74,7 @@ struct Reader<'a> {
     length: u64,
     id: u64,
     checkpoint: u64,
+    generation: u64,
     offset: u64,
     /// Of the last valid block.
     place: Option<Place>,
@@ -122,7 +126,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The block at `offset`, if it is one of this store and whole.
+    /// The block at `offset`, if it is one of this store, whole, and not of a use that is over.
     fn read(&self, offset: u64) -> Result<Option<Found>> {
         if offset + HEADER as u64 > self.length {
             return Ok(None);
@@ -140,6 +144,9 @@ impl Reader<'_> {
             return Ok(None);
         }
         let place = Place { salt: fields.u64()?, generation: fields.u64()?, block: fields.u64()? };
+        if place.generation < self.generation {
+            return Ok(None);
+        }
         let synced = fields.u64()?;
         let stamp = Stamp { reserved: fields.u64()?, time: fields.u64()? };
         Ok(Some(Found { place, synced, stamp, bytes }))
@@ -161,3 +168,6 @@ fn entries(block: &Bytes) -> Result<Vec<Arc<Entry>>> {
     }
     Ok(entries)
 }
+
+#[cfg(test)]
+mod tests;
