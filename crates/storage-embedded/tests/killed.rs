@@ -108,7 +108,7 @@ fn parse(line: &str, reports: &mut Reports) -> Option<()> {
     Some(())
 }
 
-/// Starts a writer, and kills it some time after its first report.
+/// Starts a writer, and kills it some time after one of its first reports: a slow machine gets as far as a fast one.
 fn one_life(path: &Path, life: u64, random: &mut Random) -> Reports {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .env(STORE, path)
@@ -119,21 +119,27 @@ fn one_life(path: &Path, life: u64, random: &mut Random) -> Reports {
     let mut lines = BufReader::new(child.stdout.take().expect("piped"));
     let mut reports = Reports::default();
     let mut line = String::new();
-    lines.read_line(&mut line).expect("read");
+    let mut read_line = |line: &mut String| {
+        line.clear();
+        lines.read_line(line).expect("read");
+        // The last line may be cut off by the kill.
+        if line.ends_with('\n') {
+            parse(line.trim_end(), &mut reports).expect("a whole line is a report");
+        }
+        line.ends_with('\n')
+    };
+    for _ in 0..=random.below(60) {
+        assert!(read_line(&mut line), "the writer ended by itself");
+    }
     let killer = thread::spawn({
-        let delay = Duration::from_micros(random.below(120_000));
+        let delay = Duration::from_micros(random.below(5000));
         move || {
             thread::sleep(delay);
             child.kill().expect("kill");
             child.wait().expect("wait");
         }
     });
-    // The last line may be cut off by the kill.
-    while line.ends_with('\n') {
-        parse(line.trim_end(), &mut reports).expect("a whole line is a report");
-        line.clear();
-        lines.read_line(&mut line).expect("read");
-    }
+    while read_line(&mut line) {}
     killer.join().expect("killer");
     reports
 }

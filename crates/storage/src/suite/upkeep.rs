@@ -71,10 +71,9 @@ pub async fn expired_keys_are_deleted_with_an_event(store: Arc<dyn Store>) {
     let both = Transaction::default().put_with_ttl("/ttl/a", "1", TTL).put("/ttl/stays", "1");
     let created = committed(&*store, both).await;
     assert_eq!(next(&mut watch).await.expect("event").0, created);
-    assert_eq!(value(&*store, "/ttl/a", None).await.as_deref(), Some("1"));
     let (deleted, changes) = next(&mut watch).await.expect("event");
-    // Keys expire by the wall clock, which may be steered against the clock that is measured with here.
-    assert!(begun.elapsed() + Duration::from_millis(20) >= TTL, "expired after {:?}", begun.elapsed());
+    // Not at once. No closer: keys expire by the wall clock, which may be steered against the clock of this measurement.
+    assert!(begun.elapsed() >= TTL / 2, "expired after {:?}", begun.elapsed());
     assert!(deleted > created);
     assert_eq!(changes, [delete_change("/ttl/a", deleted)]);
     assert_eq!(value(&*store, "/ttl/a", None).await, None);
@@ -83,14 +82,16 @@ pub async fn expired_keys_are_deleted_with_an_event(store: Arc<dyn Store>) {
 }
 
 pub async fn putting_again_extends_or_ends_a_ttl(store: Arc<dyn Store>) {
+    // So long that a busy machine gets everything below done before it ends.
+    let short = Duration::from_secs(8);
     let long = Duration::from_secs(3600);
     let all = Transaction::default()
-        .put_with_ttl("/again/extended", "1", TTL)
-        .put_with_ttl("/again/ended", "1", TTL)
-        .put_with_ttl("/again/recreated", "1", TTL)
+        .put_with_ttl("/again/extended", "1", short)
+        .put_with_ttl("/again/ended", "1", short)
+        .put_with_ttl("/again/recreated", "1", short)
         .put_with_ttl("/again/shortened", "1", long)
-        .put_with_ttl("/again/kept", "1", TTL)
-        .put_with_ttl("/again/witness", "1", TTL);
+        .put_with_ttl("/again/kept", "1", short)
+        .put_with_ttl("/again/witness", "1", short);
     committed(&*store, all).await;
     committed(&*store, delete("/again/recreated")).await;
     let again = put("/again/ended", "2")
