@@ -75,17 +75,12 @@ impl Negotiated {
     /// The first acceptable form, by quality and then in the client's order. `None` of it is an error.
     pub fn read(accept: Option<&str>, content: Content) -> Result<Self, Status> {
         let Some(accept) = accept.filter(|a| !a.trim().is_empty()) else { return Ok(Self::default()) };
-        let mut clauses: Vec<(f32, &str)> = accept.split(',').map(|clause| (quality(clause), clause.trim())).collect();
-        clauses.sort_by(|a, b| b.0.total_cmp(&a.0));
-        clauses
-            .iter()
-            .filter(|(quality, _)| *quality > 0.0)
-            .filter_map(|(_, clause)| Self::clause(clause))
-            .find(|form| content.offers(form.encoding, form.view))
-            .ok_or_else(|| {
+        clauses(accept).filter_map(Self::clause).find(|form| content.offers(form.encoding, form.view)).ok_or_else(
+            || {
                 let watch = matches!(content, Content::Events { .. });
                 Status::not_acceptable(if watch { OFFERED_TO_WATCHES } else { OFFERED })
-            })
+            },
+        )
     }
 
     fn clause(clause: &str) -> Option<Self> {
@@ -120,6 +115,17 @@ impl Negotiated {
         };
         Some(Self { encoding, view })
     }
+}
+
+/// The media types of an Accept header, the most wanted first.
+pub fn preferences(accept: &str) -> impl Iterator<Item = &str> {
+    clauses(accept).map(|clause| clause.split(';').next().unwrap_or_default().trim())
+}
+
+fn clauses(accept: &str) -> impl Iterator<Item = &str> {
+    let mut clauses: Vec<(f32, &str)> = accept.split(',').map(|clause| (quality(clause), clause.trim())).collect();
+    clauses.sort_by(|a, b| b.0.total_cmp(&a.0));
+    clauses.into_iter().filter(|(quality, _)| *quality > 0.0).map(|(_, clause)| clause)
 }
 
 fn quality(clause: &str) -> f32 {

@@ -17,27 +17,32 @@ use crate::{
     body::{Body, RequestBody},
     catalogue::Served,
     discovery,
+    filters::compression,
     negotiation::{Content, Encoding, Negotiated},
+    openapi::Asked,
     request_info::RequestInfo,
 };
 
-pub fn handle(
+pub async fn handle(
     server: &Arc<Server>,
     info: &RequestInfo,
-    request: &Request<RequestBody>,
+    request: Request<RequestBody>,
 ) -> Result<Response<Body>, Status> {
     if !matches!(info.verb, "get" | "head") {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n"));
     }
-    let query = request.uri().query().unwrap_or_default();
-    let text = |name: header::HeaderName| request.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let (request, _) = request.into_parts();
+    let query = request.uri.query().unwrap_or_default();
+    let text = |name: header::HeaderName| request.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let (accept, known) = (text(header::ACCEPT), text(header::IF_NONE_MATCH));
     let path = info.path.trim_end_matches('/');
     if let Some(answer) = server.health.answer(path, query) {
         return Ok(answer);
     }
-    if let Some(answer) = server.openapi.answer(path, query, accept, known, &server.catalogue.served()) {
-        return Ok(answer);
+    if path.starts_with("/openapi/") {
+        let gzip = compression::accepted(&request.headers);
+        let [path, query, accept, known] = [path, query, accept, known].map(str::to_owned);
+        return openapi(server.clone(), Asked { path, query, accept, known, gzip }).await;
     }
     match path {
         "/version" => Ok(json_answer(&version())),
@@ -54,6 +59,13 @@ pub fn handle(
             None => Ok(plain(StatusCode::NOT_FOUND, "404 page not found\n")),
         },
     }
+}
+
+/// Documents take long to make: elsewhere, so that others are served meanwhile.
+async fn openapi(server: Arc<Server>, asked: Asked) -> Result<Response<Body>, Status> {
+    let made = tokio::task::spawn_blocking(move || server.openapi.answer(&asked, &server.catalogue.served()));
+    let made = made.await.map_err(Status::internal)?;
+    Ok(made.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n")))
 }
 
 /// `None` where nothing is served.

@@ -61,7 +61,7 @@ pub async fn handle(
     request: Request<RequestBody>,
 ) -> Result<Response<Body>, Status> {
     if !info.is_resource {
-        return meta_endpoints::handle(server, info, &request);
+        return meta_endpoints::handle(server, info, request).await;
     }
     let served = server.catalogue.served();
     let Some(resource) = served.find(&info.group, &info.version, &info.resource).cloned() else {

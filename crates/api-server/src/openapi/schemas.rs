@@ -4,7 +4,7 @@ use api::schemas;
 use object_model::schema::{Field, ListKind, Ref, Scalar, Schema, Shape, Struct, Wire};
 use serde_json::{Map, Value, json};
 
-use super::Dialect;
+use super::{Dialect, descriptions::Descriptions};
 use crate::catalogue::{Resource, Served};
 
 type Object = Map<String, Value>;
@@ -16,12 +16,13 @@ const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.
 pub struct Definitions<'a> {
     pub dialect: Dialect,
     served: &'a Served,
+    texts: &'a Descriptions,
     made: Object,
 }
 
 impl<'a> Definitions<'a> {
-    pub fn new(dialect: Dialect, served: &'a Served) -> Self {
-        Self { dialect, served, made: Object::new() }
+    pub fn new(dialect: Dialect, served: &'a Served, texts: &'a Descriptions) -> Self {
+        Self { dialect, served, texts, made: Object::new() }
     }
 
     pub fn finish(self) -> Object {
@@ -85,10 +86,13 @@ impl<'a> Definitions<'a> {
     fn named(&mut self, name: &str) -> Value {
         if !self.made.contains_key(name) {
             self.made.insert(name.to_owned(), Value::Null);
-            let made = match schemas::definition(name) {
+            let mut made = match schemas::definition(name) {
                 Some(schema) => self.definition(name, &schema),
                 None => self.without_fields(name),
             };
+            if let Some(text) = self.texts.definition(name) {
+                made.insert("description".into(), text.into());
+            }
             self.made.insert(name.to_owned(), Value::Object(made));
         }
         self.reference(name)
@@ -133,7 +137,7 @@ impl<'a> Definitions<'a> {
     fn fields(&mut self, shape: &Struct, at: Ref<'_>) -> Object {
         let mut properties = Object::new();
         for field in &shape.fields {
-            properties.insert(field.name.to_string(), self.field(field, at.to(field.r#type)));
+            properties.insert(field.name.to_string(), self.field(&shape.name, field, at.to(field.r#type)));
         }
         let mut made = object([("type", "object".into())]);
         let required: Vec<&str> = shape.fields.iter().filter(|f| f.required).map(|f| &*f.name).collect();
@@ -155,9 +159,12 @@ impl<'a> Definitions<'a> {
         made
     }
 
-    fn field(&mut self, field: &Field, at: Ref<'_>) -> Value {
+    fn field(&mut self, of: &str, field: &Field, at: Ref<'_>) -> Value {
         let value = self.value(at);
         let mut beside = Object::new();
+        if let Some(text) = self.texts.field(of, &field.name) {
+            beside.insert("description".into(), text.into());
+        }
         if let Some(default) = &at.node().default {
             beside.insert("default".into(), (**default).clone());
         }

@@ -21,7 +21,7 @@ use crate::quantity::BadQuantity;
 use crate::schema::{Ref, Schema};
 use crate::value::Fields;
 
-pub use wire::append_bytes;
+pub use wire::{append_bytes, append_double, append_varint};
 
 /// What every object on the wire begins with.
 pub const PREFIX: &[u8; 4] = b"k8s\0";

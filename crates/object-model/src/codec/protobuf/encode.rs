@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use super::wire::{WireType, append_bytes, put_message, put_tag, put_varint};
+use super::wire::{WireType, append_bytes, append_double, append_varint, put_message, put_tag, put_varint};
 use super::{CLOSE, EncodeError, NoMessage, PREFIX};
 use crate::codec::json;
 use crate::schema::{Field, Member, MemberTarget, Ref, Scalar, Shape, Struct, Wire};
@@ -129,8 +129,7 @@ fn scalar(at: Ref<'_>, scalar: Scalar, number: u32, value: &Value, out: &mut Vec
         Scalar::Float64 => {
             let float = if value.is_null() { Some(0.0) } else { value.as_f64() };
             let float = float.ok_or_else(|| wrong(at, value, "number"))?;
-            put_tag(out, number, WireType::Fixed64);
-            out.extend_from_slice(&float.to_bits().to_le_bytes());
+            append_double(out, number, float);
         }
         Scalar::String => append_bytes(out, number, text(at, value)?.as_bytes()),
         Scalar::Bytes => {
@@ -221,8 +220,7 @@ fn union(at: Ref<'_>, value: &Value, out: &mut Vec<u8>) -> Outcome {
 }
 
 fn put_int(out: &mut Vec<u8>, number: u32, value: i64) {
-    put_tag(out, number, WireType::Varint);
-    put_varint(out, value as u64);
+    append_varint(out, number, value as u64);
 }
 
 fn boolean(at: Ref<'_>, value: &Value) -> Result<bool, EncodeError> {

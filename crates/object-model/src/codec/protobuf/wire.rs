@@ -47,6 +47,18 @@ pub fn append_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// Appends a field that is a number or a boolean.
+pub fn append_varint(out: &mut Vec<u8>, number: u32, value: u64) {
+    put_tag(out, number, WireType::Varint);
+    put_varint(out, value);
+}
+
+/// Appends a field that is a floating point number.
+pub fn append_double(out: &mut Vec<u8>, number: u32, value: f64) {
+    put_tag(out, number, WireType::Fixed64);
+    out.extend_from_slice(&value.to_bits().to_le_bytes());
+}
+
 /// Appends a field that is a message, whose length is known only when it is written. Most are short: one byte is kept
 /// free for the length, and the message moves up when that is not enough.
 pub fn put_message<E>(
