@@ -26,6 +26,12 @@ impl Health {
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).push((name, Box::new(check)));
     }
 
+    /// How the part with this name is, if it has a check.
+    pub fn check(&self, name: &str) -> Option<Result<(), String>> {
+        let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        checks.iter().find(|(known, _)| *known == name).map(|(_, check)| check())
+    }
+
     /// From now on the server is not ready: it is about to stop.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);

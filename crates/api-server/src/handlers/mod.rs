@@ -1,6 +1,7 @@
 //! One handler per verb, and the way from a request to its handler.
 
 pub mod body;
+mod component_statuses;
 mod decode;
 mod delete;
 mod messages;
@@ -83,6 +84,9 @@ pub async fn handle(
         ("eviction", "create") => pods::evict(&call, request).await,
         ("token", "create") => tokens::create(&call, request).await,
         (name, _) if !name.is_empty() && call.resource.strategy.update_of(name).is_none() => Err(not_served(&call)),
+        ("", "get") if is(&call, "componentstatuses") => component_statuses::get(&call, request.headers()).await,
+        ("", "list") if is(&call, "componentstatuses") => component_statuses::list(&call, request.headers()).await,
+        ("", "create") if is(&call, "bindings") => pods::bind_by_name(&call, &served, request).await,
         (_, "get") => read::get(&call, request.headers()).await,
         ("", "list") => read::list(&call, request.headers()).await,
         ("", "watch") => watch::watch(&call, request.headers()).await,
@@ -94,6 +98,11 @@ pub async fn handle(
         ("", "deletecollection") => delete::collection(&call, request).await,
         _ => Err(Status::path_not_found()),
     }
+}
+
+/// Is the resource of the core group this one?
+fn is(call: &Call<'_>, plural: &str) -> bool {
+    call.resource.group.is_empty() && &*call.resource.plural == plural
 }
 
 /// A subresource that exists in Kubernetes and not yet here says so, instead of pretending.

@@ -19,9 +19,10 @@ use super::{
 };
 use crate::{
     body::{Body, RequestBody},
-    catalogue::Target,
+    catalogue::{Served, Target},
     options::{Write, WriteOptions},
     registry::{Change, DeleteOptions, Items, Preconditions, Selection},
+    request_info::RequestInfo,
 };
 
 /// The pods that a budget has let go but that are still there, at the most.
@@ -48,12 +49,34 @@ pub async fn bind(call: &Call<'_>, request: Request<RequestBody>) -> Result<Resp
     if !name.is_empty() && name != call.info.name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
-    let errors = api::validation::Field::check(&binding, api::kinds::core::pod::validate_binding);
+    assign(call, &binding, &options).await
+}
+
+/// `bindings`: the same, of the pod that has the binding's name.
+pub async fn bind_by_name(
+    call: &Call<'_>,
+    served: &Served,
+    request: Request<RequestBody>,
+) -> Result<Response<Body>, Status> {
+    let (binding, options) = read(call, request, ("", "Binding")).await?;
+    let name = Meta::of(&binding).name().to_owned();
+    if name.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
+    let pods = served.find("", "v1", "pods").ok_or_else(Status::path_not_found)?.clone();
+    let info = RequestInfo { resource: "pods".into(), subresource: "binding".into(), name, ..call.info.clone() };
+    let call = Call { info: &info, resource: pods, query: call.query.clone(), ..*call };
+    assign(&call, &binding, &options).await
+}
+
+async fn assign(call: &Call<'_>, binding: &Value, options: &WriteOptions) -> Result<Response<Body>, Status> {
+    let name = &call.info.name;
+    let errors = api::validation::Field::check(binding, api::kinds::core::pod::validate_binding);
     if !errors.is_empty() {
         return Err(Status::invalid(&GroupKind::new("", "Binding"), name, &errors));
     }
-    let mut change = Bind { call, binding: &binding };
-    call.server.registry.update(&call.target(), call.context, &mut change, &options).await?;
+    let mut change = Bind { call, binding };
+    call.server.registry.update(&call.target(), call.context, &mut change, options).await?;
     let mut status = Status::success(None);
     status.code = 201;
     Ok(respond::status(&status))

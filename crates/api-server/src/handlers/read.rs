@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use hyper::{HeaderMap, Response, StatusCode, header};
 use object_model::status::Status;
 use serde_json::{Value, json};
+use storage::Revision;
 
 use super::{
     Call, messages,
@@ -53,9 +54,15 @@ pub async fn get(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>,
 
 pub async fn list(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>, Status> {
     let options = ListOptions::read(&call.query)?;
-    let (encoding, writer) = negotiate(call, headers, options.include_object.as_deref())?;
+    let (_, writer) = negotiate(call, headers, options.include_object.as_deref())?;
     let selection = Selection::new(&call.target(), &options)?;
     let list = call.server.registry.list(&call.target(), selection, &options).await?;
+    answer_list(writer, list).await
+}
+
+/// A list in the form that was asked for.
+pub(super) async fn answer_list(writer: Writer, list: List) -> Result<Response<Body>, Status> {
+    let encoding = writer.encoding();
     if encoding == Encoding::Protobuf {
         return messages::list(writer, list).await;
     }
@@ -81,9 +88,12 @@ pub async fn list(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>
     Ok(response)
 }
 
-/// The metadata of a list.
+/// The metadata of a list. What is not stored has no revision.
 pub(super) fn metadata(list: &List) -> Value {
-    let mut meta = json!({"resourceVersion": list.revision.to_string()});
+    let mut meta = json!({});
+    if list.revision > Revision(0) {
+        meta["resourceVersion"] = list.revision.to_string().into();
+    }
     if let Some(next) = &list.r#continue {
         meta["continue"] = next.as_str().into();
     }

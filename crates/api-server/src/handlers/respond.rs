@@ -57,6 +57,10 @@ impl Writer {
         Self { resource, api_version, form, include, now, columns_told: false }
     }
 
+    pub fn encoding(&self) -> Encoding {
+        self.form.encoding
+    }
+
     /// The whole object, in its view, as JSON.
     pub fn object(&self, object: Encoded<'_>, out: &mut BytesMut) {
         match self.form.view {

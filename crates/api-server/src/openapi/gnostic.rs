@@ -32,7 +32,7 @@ struct Message {
     fields: &'static [(&'static str, u32, &'static Type)],
     /// All other fields, as pairs of a name and a value of this type.
     rest: Option<(u32, &'static Type)>,
-    /// Fields that begin with `x-`, as pairs of a name and any value; 0 if there are none.
+    /// Fields that begin with `x-`, as pairs of a name and any value; 0 where such names are nothing special.
     extensions: u32,
 }
 
@@ -79,7 +79,7 @@ fn put_fields(out: &mut Vec<u8>, message: &Message, object: &Map<String, Value>)
     }
     for (name, value) in object {
         let (number, r#type) = match message.rest {
-            _ if name.starts_with("x-") => (message.extensions, &Type::Any),
+            _ if message.extensions != 0 && name.starts_with("x-") => (message.extensions, &Type::Any),
             Some(rest) if !message.fields.iter().any(|(known, ..)| known == name) => rest,
             _ => continue,
         };

@@ -54,22 +54,22 @@ fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-/// Is this path about something that we serve?
+/// Is this path in a version of a group that we serve?
 fn is_served(served: &Served, path: &str) -> bool {
-    let parts: Vec<&str> = path.split('/').filter(|part| *part != "watch").collect();
-    let (group, version, rest) = match parts.as_slice() {
-        ["", "api", version, rest @ ..] => ("", *version, rest),
-        ["", "apis", group, version, rest @ ..] => (*group, *version, rest),
-        _ => return false,
-    };
-    let plural = match rest {
-        ["namespaces", "{namespace}", plural, ..] | [plural, ..] => *plural,
-        _ => return false,
-    };
-    if plural.is_empty() {
-        served.version(group, version).is_some()
-    } else {
-        served.find(group, version, plural).is_some()
+    match path.split('/').collect::<Vec<_>>().as_slice() {
+        ["", "api", version, _, ..] => served.version("", version).is_some(),
+        ["", "apis", group, version, _, ..] => served.version(group, version).is_some(),
+        _ => false,
+    }
+}
+
+/// Is this path in a version that is neither alpha nor beta?
+fn is_stable(path: &str) -> bool {
+    let version =
+        |word: &str| word.strip_prefix('v').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    match path.split('/').collect::<Vec<_>>().as_slice() {
+        ["", "api", name, _, ..] | ["", "apis", _, name, _, ..] => version(name),
+        _ => false,
     }
 }
 
@@ -90,6 +90,11 @@ fn no_path_and_no_verb_is_missing() {
     let served = served();
     let ours = all(&served, &Descriptions::read());
     let (mut seen, mut wrong) = (0, Vec::new());
+    for (path, _) in entries(&published["paths"]).filter(|(path, _)| is_stable(path)) {
+        if !is_served(&served, path) {
+            wrong.push(format!("{path}: its version is not served"));
+        }
+    }
     for (path, item) in entries(&published["paths"]).filter(|(path, _)| is_served(&served, path)) {
         for (method, want) in entries(item).filter(|(method, _)| *method != "parameters") {
             seen += 1;

@@ -52,10 +52,13 @@ impl Selection {
             let field = match &*term.field {
                 "metadata.name" => Field::Name,
                 "metadata.namespace" if target.resource.namespaced => Field::Namespace,
-                name => match target.resource.cache.selectable(name) {
-                    Some(position) => Field::Selectable(position),
-                    None => return Err(unknown_field(target, name)),
-                },
+                name => {
+                    match target.resource.strategy.stored_field(name).and_then(|n| target.resource.cache.selectable(n))
+                    {
+                        Some(position) => Field::Selectable(position),
+                        None => return Err(unknown_field(target, name)),
+                    }
+                }
             };
             conditions.push(Condition { field, value: term.value.clone(), equal: term.equal });
         }

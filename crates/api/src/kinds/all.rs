@@ -78,5 +78,7 @@ pub static ASKED: &[&Strategy] = &[
     &authorization::SELF_SUBJECT,
     &authorization::SELF_SUBJECT_RULES,
     &authorization::SUBJECT,
+    &core::binding::STRATEGY,
+    &core::component_status::STRATEGY,
     &policy::eviction::STRATEGY,
 ];

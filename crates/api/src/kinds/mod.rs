@@ -75,6 +75,8 @@ pub struct Strategy {
     pub subresources: &'static [(&'static str, Update)],
     /// The fields that can be selected by, besides those of metadata.
     pub fields: &'static [Selectable],
+    /// Other names for them, where this API has others than the one that stores the objects. Then only these are known.
+    pub field_names: &'static [(&'static str, &'static str)],
     /// For kinds that are deleted gracefully: the period in seconds, given the one asked for.
     pub grace_period: Option<fn(&Value, Option<i64>) -> i64>,
     pub garbage_collection: GarbageCollection,
@@ -170,6 +172,7 @@ impl Strategy {
             update: Update::new(|_, _, _| {}, |_, _| {}),
             subresources: &[],
             fields: &[],
+            field_names: &[],
             grace_period: None,
             garbage_collection: GarbageCollection::Background,
             returns_deleted: false,
@@ -248,6 +251,14 @@ impl Strategy {
         std::iter::once(("metadata.name", metadata("name")))
             .chain(namespace)
             .chain(self.fields.iter().map(|field| (field.name, (field.read)(object))))
+    }
+
+    /// What a field is called by those who store the objects.
+    pub fn stored_field<'a>(&self, name: &'a str) -> Option<&'a str> {
+        if self.field_names.is_empty() {
+            return Some(name);
+        }
+        self.field_names.iter().find(|(known, _)| *known == name).map(|(_, stored)| *stored)
     }
 
     /// Can objects of this kind be selected by this field?

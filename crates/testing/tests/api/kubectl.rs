@@ -9,13 +9,14 @@ use testing::{TestServer, skipped};
 
 use super::deployment;
 
-struct Kubectl {
-    server: TestServer,
-    files: PathBuf,
+pub struct Kubectl {
+    pub server: TestServer,
+    pub files: PathBuf,
 }
 
 impl Kubectl {
-    async fn new() -> Option<Self> {
+    /// None, loudly, where there is no kubectl.
+    pub async fn new() -> Option<Self> {
         if Command::new("kubectl").arg("version").arg("--client").stdout(Stdio::null()).status().is_err() {
             skipped("kubectl is not on the PATH");
             return None;
@@ -25,16 +26,21 @@ impl Kubectl {
         Some(Self { server, files })
     }
 
-    fn command(&self, arguments: &str) -> std::process::Output {
+    /// kubectl with these arguments, which are separated by spaces.
+    pub fn prepare(&self, arguments: &str) -> Command {
         let mut command = Command::new("kubectl");
         command.arg("--kubeconfig").arg(self.server.kubeconfig()).args(arguments.split_whitespace());
         command.env("HOME", &self.files).env_remove("KUBECONFIG").current_dir(&self.files).stdin(Stdio::null());
-        command.output().expect("kubectl runs")
+        command
+    }
+
+    pub fn command(&self, arguments: &str) -> std::process::Output {
+        self.prepare(arguments).output().expect("kubectl runs")
     }
 
     /// What it prints, if all is well.
     #[track_caller]
-    fn run(&self, arguments: &str) -> String {
+    pub fn run(&self, arguments: &str) -> String {
         let output = self.command(arguments);
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "kubectl {arguments}\n{out}{err}");
@@ -43,13 +49,13 @@ impl Kubectl {
 
     /// What it complains of.
     #[track_caller]
-    fn fails(&self, arguments: &str) -> String {
+    pub fn fails(&self, arguments: &str) -> String {
         let output = self.command(arguments);
         assert!(!output.status.success(), "kubectl {arguments} was expected to fail");
         String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
     }
 
-    fn write(&self, name: &str, object: &serde_json::Value) {
+    pub fn write(&self, name: &str, object: &serde_json::Value) {
         std::fs::write(self.files.join(name), object.to_string()).expect("a file");
     }
 }

@@ -122,3 +122,28 @@ async fn an_expired_page_goes_on_at_the_present() {
     let exact = format!("configmaps?resourceVersion={}&resourceVersionMatch=Exact", version(&before));
     assert_eq!(client.get(&place.core(&exact)).await.expect(410)["reason"], "Expired");
 }
+
+/// The newer API of events has names of its own for the fields of what both store.
+pub async fn events_by_fields(place: &Place) {
+    for (name, about) in [("e1", "a"), ("e2", "b")] {
+        let object = json!({"kind": "Pod", "name": about, "namespace": place.namespace});
+        let event = json!({"metadata": {"name": name}, "involvedObject": object, "reason": "Made", "type": "Normal",
+            "reportingComponent": "test", "reportingInstance": "x"});
+        place.create("events", &event).await;
+    }
+    let client = &place.client;
+    let of = |selector: &str| format!("?fieldSelector={selector}");
+    let newer = format!("/apis/events.k8s.io/v1/namespaces/{}/events", place.namespace);
+    for selector in
+        ["regarding.name=b", "regarding.kind=Pod,metadata.name=e2", "reportingController=test,regarding.name=b"]
+    {
+        let list = client.get(&format!("{newer}{}", of(selector))).await.expect(200);
+        assert_eq!(names(&list), ["e2"], "{selector}");
+    }
+    let list =
+        client.get(&format!("{}{}", place.core("events"), of("involvedObject.name=a,reason=Made"))).await.expect(200);
+    assert_eq!(names(&list), ["e1"]);
+    let odd = client.get(&format!("{newer}{}", of("involvedObject.name=a"))).await.refused(400);
+    assert!(odd.contains("field label not supported: involvedObject.name"), "{odd}");
+    client.get(&format!("{}{}", place.core("events"), of("regarding.name=a"))).await.refused(400);
+}

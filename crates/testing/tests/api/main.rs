@@ -4,9 +4,13 @@ mod audit;
 mod authentication;
 mod authorization;
 mod deletes;
+mod discovery;
 mod forms;
 mod hostile;
 mod kubectl;
+mod kubectl_declares;
+mod kubectl_runs;
+mod kubectl_shows;
 mod lists;
 mod load;
 mod sharing;
@@ -96,7 +100,8 @@ tests! {
     writes: create_and_read_back, generated_names, versions_guard_updates, put_creates_where_kubernetes_does,
         four_patches, apply_owns_fields, dry_run_changes_nothing, unknown_fields, status_is_separate, no_change_no_revision;
     deletes: deleting, finalizers_hold, pods_go_gracefully, propagation, preconditions, collections;
-    lists: pages, versions, selectors;
+    lists: pages, versions, selectors, events_by_fields;
+    discovery: like_kubernetes, components, bindings;
     forms: tables, metadata_only, yaml_bodies, protobuf_bodies, protobuf_answers, long_lists_in_protobuf,
         protobuf_watches, negotiation, scale;
     watches: from_a_revision, initial_events, selections, one_object, ends;

@@ -29,7 +29,21 @@ pub static EVENTS_STRATEGY: Strategy = Strategy {
     ttl: Some(TTL),
     create: Create::new(|_, _| {}, validate_strictly),
     update: Update::new(|_, _, _| {}, validate_update_strictly),
-    ..Strategy { group: "events.k8s.io", create_on_update: true, fields: FIELDS, ..Strategy::new("", "Event") }
+    create_on_update: true,
+    fields: FIELDS,
+    field_names: &[
+        ("reason", "reason"),
+        ("regarding.kind", "involvedObject.kind"),
+        ("regarding.namespace", "involvedObject.namespace"),
+        ("regarding.name", "involvedObject.name"),
+        ("regarding.uid", "involvedObject.uid"),
+        ("regarding.apiVersion", "involvedObject.apiVersion"),
+        ("regarding.resourceVersion", "involvedObject.resourceVersion"),
+        ("regarding.fieldPath", "involvedObject.fieldPath"),
+        ("reportingController", "reportingComponent"),
+        ("type", "type"),
+    ],
+    ..Strategy::new("events.k8s.io", "Event")
 };
 
 macro_rules! involved {

@@ -1,5 +1,7 @@
 //! The core group (`v1`).
 
+pub mod binding;
+pub mod component_status;
 pub mod config_map;
 pub mod endpoints;
 pub mod event;
