@@ -40,6 +40,8 @@ const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_millis(5);
 /// How much of a burst goes out in one write.
 const BURST_BYTES: usize = 64 << 10;
+/// What an event has beside the object's body, roughly.
+const WRAPPING: usize = 192;
 
 pub async fn watch(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>, Status> {
     let options = ListOptions::read(&call.query)?;
@@ -162,7 +164,7 @@ impl WatchStream {
     fn fill(&mut self, out: &mut BytesMut) {
         while out.len() < BURST_BYTES {
             if let Some(entry) = self.initial.pop_front() {
-                self.writer.event("ADDED", encoded(&entry), out);
+                self.tell("ADDED", &entry, out);
                 continue;
             }
             if let Some(revision) = self.initial_end.take() {
@@ -171,7 +173,7 @@ impl WatchStream {
             match self.watcher.take() {
                 Ok(Some(event)) => {
                     if let Some((kind, entry)) = event.seen_by(|e| self.selection.selects(e)) {
-                        self.writer.event(kind.name(), encoded(&entry), out);
+                        self.tell(kind.name(), &entry, out);
                     }
                 }
                 Ok(None) => return,
@@ -185,6 +187,12 @@ impl WatchStream {
             }
         }
     }
+
+    fn tell(&mut self, kind: &str, entry: &Entry, out: &mut BytesMut) {
+        // Most often there is one event, copied from the entry into a buffer that just fits.
+        out.reserve(entry.body.len() + WRAPPING);
+        self.writer.event(kind, Encoded { api_version: &entry.api_version, body: &entry.body }, out);
+    }
 }
 
 /// When the next bookmark of a watch is due that ends at `deadline`.
@@ -192,10 +200,6 @@ fn next_bookmark(deadline: Instant) -> Instant {
     let now = Instant::now();
     let last = deadline.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
     last.map_or(now + BOOKMARK_EVERY, |last| last.min(now + BOOKMARK_EVERY))
-}
-
-fn encoded(entry: &Entry) -> Encoded<'_> {
-    Encoded { api_version: &entry.api_version, body: &entry.body }
 }
 
 impl Chunks for WatchStream {

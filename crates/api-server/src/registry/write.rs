@@ -77,11 +77,14 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Answer, Status> {
         let generated = Meta::of(&object).name().is_empty() && !Meta::of(&object).generate_name().is_empty();
-        let mut left = if generated { NAME_ATTEMPTS } else { 1 };
+        if !generated {
+            return self.create_named(target, context, object, options).await;
+        }
+        let mut left = NAME_ATTEMPTS;
         loop {
             left -= 1;
             match self.create_named(target, context, object.clone(), options).await {
-                Err(status) if generated && status.is(Reason::ALREADY_EXISTS) => {
+                Err(status) if status.is(Reason::ALREADY_EXISTS) => {
                     if left == 0 {
                         let name = status.details.map(|d| d.name).unwrap_or_default();
                         return Err(Status::generate_name_conflict(&target.resource.group_resource(), &name, 1));

@@ -9,6 +9,8 @@ use super::Entry;
 /// A change of one object from one state to the next.
 #[derive(Debug)]
 pub struct Event {
+    /// Its place among all events of the resource: there is no gap, and one revision can have several.
+    pub number: u64,
     pub revision: Revision,
     pub before: Option<Arc<Entry>>,
     pub after: Option<Arc<Entry>>,
@@ -35,8 +37,8 @@ impl Kind {
 }
 
 impl Event {
-    pub fn new(revision: Revision, before: Option<Arc<Entry>>, after: Option<Arc<Entry>>) -> Self {
-        Self { revision, before, after, gone: OnceLock::new() }
+    pub fn new(number: u64, revision: Revision, before: Option<Arc<Entry>>, after: Option<Arc<Entry>>) -> Self {
+        Self { number, revision, before, after, gone: OnceLock::new() }
     }
 
     /// What a watcher with this selection sees of the event, if anything.

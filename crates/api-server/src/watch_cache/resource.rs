@@ -74,6 +74,8 @@ struct Hub {
     window_bytes: usize,
     /// Every event after this revision is in the window.
     oldest: Revision,
+    /// How many events there were; the window has the last of them.
+    events: u64,
     watchers: HashMap<Scope, Vec<Arc<Queue>>>,
     /// Which selectable fields have watchers, so that only those are looked up.
     indexed: Vec<usize>,
@@ -110,7 +112,7 @@ impl ResourceCache {
     pub fn watch(self: &Arc<Self>, scope: Scope, after: Revision) -> Result<Watcher, Error> {
         let mut hub = self.hub();
         let queue = Arc::new(Queue::default());
-        hub.refill(&queue, after)?;
+        hub.refill(&queue, hub.first_after(after)?);
         hub.watchers.entry(scope.clone()).or_default().push(queue.clone());
         if let Scope::Field { position, .. } = scope
             && !hub.indexed.contains(&position)
@@ -130,9 +132,15 @@ impl ResourceCache {
         }
     }
 
-    /// Fills a queue with what its watcher has not seen yet, if the window still has it.
-    pub(super) fn refill(&self, queue: &Queue, after: Revision) -> Result<(), Error> {
-        self.hub().refill(queue, after)
+    /// Fills a queue from the event of this number on, if the window still has it.
+    pub(super) fn refill(&self, queue: &Queue, number: u64) -> Result<(), Error> {
+        let hub = self.hub();
+        let first = hub.first();
+        if number < first {
+            return Err(Error::Compacted { requested: Revision::default(), oldest: hub.oldest });
+        }
+        hub.refill(queue, (number - first) as usize);
+        Ok(())
     }
 
     /// Reads an object from its stored bytes.
@@ -167,7 +175,7 @@ impl ResourceCache {
                         let name: Arc<str> = kv.key[self.prefix.len()..].into();
                         let entry = Arc::new(entry);
                         let before = next.objects.insert(name, entry.clone());
-                        Event::new(revision, before, Some(entry))
+                        Event::new(hub.number(), revision, before, Some(entry))
                     }
                     Err(malformed) => {
                         tracing::error!(%malformed, "left out of the cache");
@@ -175,7 +183,7 @@ impl ResourceCache {
                     }
                 },
                 Change::Delete { key, .. } => match next.objects.remove(&key[self.prefix.len()..]) {
-                    Some(before) => Event::new(revision, Some(before), None),
+                    Some(before) => Event::new(hub.number(), revision, Some(before), None),
                     None => continue,
                 },
             };
@@ -194,25 +202,36 @@ impl ResourceCache {
 }
 
 impl Hub {
-    /// Under the hub's lock, as pushes are, so that nothing falls between the window and the queue.
-    fn refill(&self, queue: &Queue, after: Revision) -> Result<(), Error> {
-        if after < self.oldest {
-            return Err(Error::Compacted { requested: after, oldest: self.oldest });
+    /// The number of the next event.
+    fn number(&mut self) -> u64 {
+        self.events += 1;
+        self.events
+    }
+
+    /// The number of the first event in the window, or of the next one to come.
+    fn first(&self) -> u64 {
+        self.window.front().map_or(self.events + 1, |(_, event)| event.number)
+    }
+
+    /// Where in the window the events after a revision begin.
+    fn first_after(&self, revision: Revision) -> Result<usize, Error> {
+        if revision < self.oldest {
+            return Err(Error::Compacted { requested: revision, oldest: self.oldest });
         }
-        let start = self.window.partition_point(|(_, e)| e.revision <= after);
+        Ok(self.window.partition_point(|(_, event)| event.revision <= revision))
+    }
+
+    /// Under the hub's lock, as pushes are, so that nothing falls between the window and the queue.
+    fn refill(&self, queue: &Queue, start: usize) {
         let (mut events, mut bytes) = (VecDeque::new(), 0);
-        for (_, event) in self.window.range(start..) {
-            let full = events.len() >= QUEUE_EVENTS || bytes >= QUEUE_BYTES;
-            // All events of one revision go together: `after` cannot point between them.
-            if full && events.back().is_some_and(|e: &Arc<Event>| e.revision != event.revision) {
-                queue.refill(events, true);
-                return Ok(());
+        for (_, event) in self.window.range(start.min(self.window.len())..) {
+            if events.len() >= QUEUE_EVENTS || bytes >= QUEUE_BYTES {
+                return queue.refill(events, Some(event.number));
             }
             bytes += event.weight();
             events.push_back(event.clone());
         }
-        queue.refill(events, false);
-        Ok(())
+        queue.refill(events, None);
     }
 
     fn push(&mut self, event: Arc<Event>, waiting: &mut Vec<Waker>) {
@@ -258,3 +277,7 @@ impl Hub {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

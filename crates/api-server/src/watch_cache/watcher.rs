@@ -1,7 +1,8 @@
 //! One watch of one client: a bounded queue that the cache fills and the connection drains.
 //!
-//! A queue that overflows is emptied and marked; its watcher then continues from the cache's window. Only when the
-//! window has moved on as well does the watcher end, with `Compacted`: no event is ever skipped.
+//! A queue that overflows is emptied, and remembers the first event that it had; its watcher then continues with that from
+//! the cache's window. Only when the window has moved on as well does the watcher end, with `Compacted`: no event is ever
+//! skipped.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +28,8 @@ pub(super) struct Queue {
 struct State {
     events: VecDeque<Arc<Event>>,
     bytes: usize,
-    overflowed: bool,
+    /// The number of the event from which on all are in the window only. Until it is filled again, nothing is added.
+    overflowed: Option<u64>,
     closed: Option<Error>,
     /// Who waits for the next event.
     waiting: Option<Waker>,
@@ -38,13 +40,13 @@ impl Queue {
     #[must_use]
     pub(super) fn push(&self, event: &Arc<Event>) -> Option<Waker> {
         let mut state = self.lock();
-        if state.overflowed {
+        if state.overflowed.is_some() {
             return None;
         }
         if state.events.len() >= QUEUE_EVENTS || state.bytes >= QUEUE_BYTES {
-            state.events = VecDeque::new();
+            let waited = std::mem::take(&mut state.events);
             state.bytes = 0;
-            state.overflowed = true;
+            state.overflowed = Some(waited.front().map_or(event.number, |first| first.number));
         } else {
             state.bytes += event.weight();
             state.events.push_back(event.clone());
@@ -52,12 +54,12 @@ impl Queue {
         state.waiting.take()
     }
 
-    /// Replaces what waits. While `more` is left in the window, pushes stay refused.
-    pub(super) fn refill(&self, events: VecDeque<Arc<Event>>, more: bool) {
+    /// Replaces what waits; what is left in the window begins with the event of number `rest`.
+    pub(super) fn refill(&self, events: VecDeque<Arc<Event>>, rest: Option<u64>) {
         let mut state = self.lock();
         state.bytes = events.iter().map(|event| event.weight()).sum();
         state.events = events;
-        state.overflowed = more;
+        state.overflowed = rest;
     }
 
     pub(super) fn close(&self, error: Error) {
@@ -70,6 +72,11 @@ impl Queue {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn events_waiting(&self) -> usize {
+        self.lock().events.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +86,7 @@ impl Queue {
 pub struct Watcher {
     cache: Arc<ResourceCache>,
     scope: Scope,
-    queue: Arc<Queue>,
+    pub(super) queue: Arc<Queue>,
     /// Everything up to here has been taken.
     seen: Revision,
 }
@@ -107,7 +114,7 @@ impl Watcher {
     /// Ready when [`Watcher::take`] has something to say.
     pub fn poll_filled(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.queue.lock();
-        if !state.events.is_empty() || state.overflowed || state.closed.is_some() {
+        if !state.events.is_empty() || state.overflowed.is_some() || state.closed.is_some() {
             return Poll::Ready(());
         }
         state.waiting = Some(cx.waker().clone());
@@ -127,11 +134,9 @@ impl Watcher {
             if let Some(error) = &state.closed {
                 return Err(error.clone());
             }
-            if !state.overflowed {
-                return Ok(None);
-            }
+            let Some(rest) = state.overflowed else { return Ok(None) };
             drop(state);
-            self.cache.refill(&self.queue, self.seen)?;
+            self.cache.refill(&self.queue, rest)?;
         }
     }
 }

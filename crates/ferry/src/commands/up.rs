@@ -6,6 +6,7 @@ use std::{net::IpAddr, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cluster::{self, EncryptionChoice, Settings, StoreChoice};
 
@@ -74,6 +75,7 @@ impl Up {
                 reload: self.encryption_provider_config_automatic_reload,
             },
         };
+        raise_file_limit();
         tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             // Bodies may be nested 512 levels deep, which unoptimised code cannot follow on the usual 2 MiB.
@@ -82,6 +84,13 @@ impl Up {
             .context("cannot start the runtime")?
             .block_on(cluster::run(settings))
     }
+}
+
+/// Every connection takes a file descriptor, and the 1,024 that a shell hands on are soon used up: as many as may be.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // Up to the hard limit this is always allowed; if it fails all the same, there are just fewer connections.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// In the folder for state of the system for root, of the user otherwise.
