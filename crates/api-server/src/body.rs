@@ -1,14 +1,15 @@
 //! Bodies: of answers, bytes at hand or a stream of them; of requests, from a connection or from this process.
 
 use std::{
-    convert::Infallible,
+    any::Any,
     future::poll_fn,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// A lazily made sequence of chunks. It is asked for the next one only when the connection can take it.
 pub trait Chunks: Send {
@@ -22,10 +23,12 @@ pub enum Body {
     List(Box<dyn Chunks>),
     /// A stream that goes on until somebody ends it.
     Chunks(Box<dyn Chunks>),
+    /// What another server answers, until it ends or this server stops.
+    Passed(Box<Passed>),
 }
 
 impl Body {
-    /// The next bytes, `None` at the end.
+    /// The next bytes, `None` at the end. Only what is passed on can fail, which is an end too.
     pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         match self {
             Body::Empty => Poll::Ready(None),
@@ -35,6 +38,7 @@ impl Body {
                 Poll::Ready((!bytes.is_empty()).then_some(bytes))
             }
             Body::List(chunks) | Body::Chunks(chunks) => chunks.poll_chunk(cx),
+            Body::Passed(passed) => passed.poll_bytes(cx).map(|chunk| chunk.and_then(Result::ok)),
         }
     }
 
@@ -52,8 +56,46 @@ impl Body {
         match self {
             Body::List(chunks) => Body::List(Box::new(Guarded { chunks, guard: Some(guard) })),
             Body::Chunks(chunks) => Body::Chunks(Box::new(Guarded { chunks, guard: Some(guard) })),
+            Body::Passed(mut passed) => {
+                passed.guards.push(Box::new(guard));
+                Body::Passed(passed)
+            }
             at_hand => at_hand,
         }
+    }
+}
+
+/// What another server answers. It goes on until that ends it or this server stops.
+pub struct Passed {
+    body: Incoming,
+    stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Kept until the end.
+    guards: Vec<Box<dyn Any + Send>>,
+}
+
+impl Passed {
+    pub fn new(body: Incoming, stop: CancellationToken) -> Self {
+        Self { body, stopped: Box::pin(stop.cancelled_owned()), guards: Vec::new() }
+    }
+
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+        let next = loop {
+            if self.stopped.as_mut().poll(cx).is_ready() {
+                break None;
+            }
+            // What is not data is a trailer, and nobody asked for those.
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(bytes)));
+                    }
+                }
+                Some(Err(error)) => break Some(Err(error)),
+                None => break None,
+            }
+        };
+        self.guards.clear();
+        Poll::Ready(next)
     }
 }
 
@@ -80,10 +122,14 @@ impl<T: Into<Bytes>> From<T> for Body {
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = hyper::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.poll_bytes(cx).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let chunk = match &mut *self {
+            Body::Passed(passed) => passed.poll_bytes(cx),
+            body => body.poll_bytes(cx).map(|chunk| chunk.map(Ok)),
+        };
+        chunk.map(|chunk| chunk.map(|bytes| bytes.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -95,6 +141,7 @@ impl HttpBody for Body {
             Body::Empty => SizeHint::with_exact(0),
             Body::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Body::List(_) | Body::Chunks(_) => SizeHint::default(),
+            Body::Passed(passed) => passed.body.size_hint(),
         }
     }
 }

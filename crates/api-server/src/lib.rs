@@ -34,6 +34,7 @@ mod request_info;
 mod server;
 pub mod serving;
 mod settings;
+pub mod streaming;
 pub mod watch_cache;
 
 pub use server::Server;

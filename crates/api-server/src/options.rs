@@ -147,7 +147,7 @@ impl ListOptions {
 }
 
 /// An integer as Kubernetes reads it in a query: empty is zero.
-fn integer(text: &str) -> Result<i64, Status> {
+pub fn integer(text: &str) -> Result<i64, Status> {
     if text.is_empty() {
         return Ok(0);
     }

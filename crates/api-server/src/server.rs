@@ -21,6 +21,7 @@ use crate::{
     openapi::OpenApi,
     registry::Registry,
     serving::{Handler, Peer},
+    streaming::{Agents, ClientAddress},
     watch_cache::WatchCache,
 };
 
@@ -35,6 +36,8 @@ pub struct Server {
     pub audit: Option<Arc<Auditor>>,
     /// The address that clients are told.
     pub address: String,
+    /// How the agents of nodes are reached.
+    pub agents: Option<Arc<Agents>>,
     /// Watches and streams end when this is cancelled.
     pub drain: CancellationToken,
 }
@@ -42,7 +45,7 @@ pub struct Server {
 impl Server {
     /// Loads everything from the store and follows it from there. Ready when it returns.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, Error> {
-        let Settings { address, clock, authentication, audit } = settings;
+        let Settings { address, clock, authentication, audit, agents } = settings;
         let audit = audit.map(|settings| Auditor::start(settings, clock.clone())).transpose();
         let audit = audit.map_err(|error| Error::Invalid(error.to_string()))?;
         let cache = Arc::new(WatchCache::new(store.clone()));
@@ -65,6 +68,7 @@ impl Server {
             openapi: OpenApi::default(),
             audit,
             address,
+            agents,
             drain: CancellationToken::new(),
         });
         bootstrap::run(&server).await.map_err(|status| Error::Invalid(status.message))?;
@@ -89,6 +93,8 @@ impl Handler for Server {
         peer: Peer,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send + 'static {
-        chain::handle(self, Identity::Remote(peer), request.map(RequestBody::Wire))
+        let mut request = request.map(RequestBody::Wire);
+        request.extensions_mut().insert(ClientAddress(peer.address));
+        chain::handle(self, Identity::Remote(peer), request)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     audit, authentication,
     clock::{Clock, SystemClock},
+    streaming::Agents,
 };
 
 pub struct Settings {
@@ -14,11 +15,19 @@ pub struct Settings {
     pub authentication: authentication::Settings,
     /// Without it nothing is recorded.
     pub audit: Option<audit::Settings>,
+    /// How the agents of nodes are reached. Without it, logs and streams of pods are not served.
+    pub agents: Option<Arc<Agents>>,
 }
 
 impl Settings {
     /// The defaults, for a server that clients reach at this address.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), clock: Arc::new(SystemClock), authentication: Default::default(), audit: None }
+        Self {
+            address: address.into(),
+            clock: Arc::new(SystemClock),
+            authentication: Default::default(),
+            audit: None,
+            agents: None,
+        }
     }
 }

@@ -16,6 +16,7 @@ use api_server::{
         authority::{Authority, Names},
         kubeconfig,
     },
+    streaming::Agents,
 };
 use storage::{Store, encryption::Encrypted};
 use storage_embedded::EmbeddedStore;
@@ -87,15 +88,17 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
 
     let mut authentication = settings.authentication;
     authentication.client_authorities.push(authority.certificate()?);
+    let agents = Arc::new(Agents::new(&authority)?);
     let api = api_server::Settings {
         authentication,
         audit: settings.audit,
+        agents: Some(agents.clone()),
         ..api_server::Settings::new(address.to_string())
     };
     let server = Server::start(encrypted.clone(), api).await.context("cannot start the API server")?;
     let stop = CancellationToken::new();
     let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
-    let renewal = tokio::spawn(renew(authority, certificate, names));
+    let renewal = tokio::spawn(renew(authority, certificate, agents, names));
     let rewriting = tokio::spawn(encryption::keep(encrypted, rules, settings.encryption.reload));
     say(&format!("API ready on https://{address} after {} ms", started.elapsed().as_millis()));
     say(&format!("try: kubectl --kubeconfig {} get namespaces", settings.kubeconfig.display()));
@@ -125,12 +128,15 @@ fn remember(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
     fs::write(&path, format!("{known}{line}\n")).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Keeps the server certificate young for as long as the server runs.
-async fn renew(authority: Authority, certificate: Arc<ServerCertificate>, names: Names) {
+/// Keeps the server's certificates young for as long as it runs.
+async fn renew(authority: Authority, certificate: Arc<ServerCertificate>, agents: Arc<Agents>, names: Names) {
     loop {
         tokio::time::sleep(ServerCertificate::lifetime()).await;
         if let Err(error) = certificate.renew(&authority, &names) {
             tracing::error!(%error, "cannot renew the server certificate");
+        }
+        if let Err(error) = agents.renew(&authority) {
+            tracing::error!(%error, "cannot renew the certificate for agents");
         }
     }
 }

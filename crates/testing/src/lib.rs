@@ -7,6 +7,8 @@
 pub mod client;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(feature = "server")]
+mod stand_in_agent;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -17,6 +19,8 @@ use flate2::read::GzDecoder;
 
 #[cfg(feature = "server")]
 pub use server::TestServer;
+#[cfg(feature = "server")]
+pub use stand_in_agent::StandInAgent;
 
 /// A file or folder of facts about Kubernetes v1.36.4, such as `swagger-v1.36.4.json`.
 ///

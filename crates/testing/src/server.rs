@@ -11,12 +11,13 @@ use std::{
 };
 
 use api_server::{
-    Server,
+    Server, Settings,
     serving::{
         self, ServerCertificate,
         authority::{Authority, Names},
         kubeconfig,
     },
+    streaming::Agents,
 };
 use storage::Store;
 use storage_embedded::EmbeddedStore;
@@ -46,7 +47,7 @@ impl TestServer {
     }
 
     /// The same, with settings of its own. They are made with the server's folder at hand, in which the authority is already.
-    pub async fn with(change: impl FnOnce(&mut api_server::Settings, &Path) + Send + 'static) -> Self {
+    pub async fn with(change: impl FnOnce(&mut Settings, &Path) + Send + 'static) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let store = EmbeddedStore::open(storage_embedded::Options::new(folder.path().join("state.redb")));
         let store = Arc::new(store.expect("an embedded store"));
@@ -72,21 +73,23 @@ impl TestServer {
         folder: TempDir,
         runtime: Runtime,
         store: Arc<dyn Store>,
-        change: impl FnOnce(&mut api_server::Settings, &Path) + Send + 'static,
+        change: impl FnOnce(&mut Settings, &Path) + Send + 'static,
     ) -> Self {
         let authority = Authority::open(&folder.path().join("pki")).expect("an authority");
         let names = Names { dns: vec!["localhost".into()], addresses: vec![Ipv4Addr::LOCALHOST.into()] };
         let certificate = Arc::new(ServerCertificate::new(&authority, &names).expect("a certificate"));
         let tls = Arc::new(serving::server_config(certificate).expect("TLS settings"));
         let trust = Trust::admin(&authority);
+        let agents = Arc::new(Agents::new(&authority).expect("a certificate for agents"));
         let stop = CancellationToken::new();
         let (stopped, kept, path) = (stop.clone(), store.clone(), folder.path().to_owned());
         let client_authorities = vec![authority.certificate().expect("a certificate")];
         let started = runtime.spawn(async move {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
             let address = listener.local_addr().expect("its address");
-            let mut settings = api_server::Settings::new(address.to_string());
+            let mut settings = Settings::new(address.to_string());
             settings.authentication.client_authorities = client_authorities;
+            settings.agents = Some(agents);
             change(&mut settings, &path);
             let server = Server::start(kept, settings).await.expect("the server starts");
             tokio::spawn(serving::serve(listener, tls, server.clone(), stopped, STOP_WITHIN));
@@ -107,6 +110,11 @@ impl TestServer {
         self.folder.path()
     }
 
+    /// Whoever is of this cluster has a certificate of this authority.
+    pub fn authority(&self) -> Authority {
+        Authority::open(&self.folder.path().join("pki")).expect("an authority")
+    }
+
     /// The administrator, on a connection of its own.
     pub fn client(&self) -> Client {
         Client::new(self.address, self.trust.clone())
@@ -122,10 +130,6 @@ impl TestServer {
         let path = self.folder.path().join(format!("kubeconfig-{}", user.replace(':', "-")));
         kubeconfig::write(&path, &self.authority(), self.address, user, group).expect("a kubeconfig");
         path
-    }
-
-    fn authority(&self) -> Authority {
-        Authority::open(&self.folder.path().join("pki")).expect("an authority")
     }
 
     /// Stops in order: watches end, open requests finish.

@@ -9,13 +9,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("storage", &[]),
     ("storage-embedded", &["storage"]),
     ("storage-etcd", &["storage"]),
-    ("api-server", &["object-model", "api", "storage"]),
+    ("streaming", &[]),
+    ("api-server", &["object-model", "api", "storage", "streaming"]),
     ("controller-runtime", &["object-model", "api", "api-server"]),
     ("controllers", &["object-model", "api", "controller-runtime"]),
     ("scheduler", &["object-model", "api", "controller-runtime"]),
-    ("container-runtime", &["object-model"]),
+    ("container-runtime", &["object-model", "streaming"]),
     ("network", &["object-model", "api", "controller-runtime"]),
-    ("node-agent", &["object-model", "api", "controller-runtime", "container-runtime", "network"]),
+    ("node-agent", &["object-model", "api", "streaming", "controller-runtime", "container-runtime", "network"]),
     ("mesh", &["object-model", "api", "api-server", "controller-runtime", "network"]),
     (
         "ferry",
@@ -35,7 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "mesh",
         ],
     ),
-    ("testing", &["api-server", "storage", "storage-embedded", "storage-etcd"]),
+    ("testing", &["api-server", "streaming", "storage", "storage-embedded", "storage-etcd"]),
     ("bench", &["object-model", "api", "storage", "storage-embedded", "storage-etcd"]),
 ];
 

@@ -34,7 +34,10 @@ impl Plugin for NamespaceLifecycle {
             return Err(attributes.forbidden(&Value::Null, "this namespace may not be deleted"));
         }
         let is_review = matches!(&*target.resource.plural, "localsubjectaccessreviews");
-        if !target.resource.namespaced || attributes.operation == Operation::Delete || is_review {
+        if !target.resource.namespaced
+            || matches!(attributes.operation, Operation::Delete | Operation::Connect)
+            || is_review
+        {
             return Ok(());
         }
         let Some(namespace) = self.namespaces.get(target.namespace).await? else {

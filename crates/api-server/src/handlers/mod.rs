@@ -26,6 +26,7 @@ use crate::{
     catalogue::{Resource, Target},
     context::RequestContext,
     request_info::RequestInfo,
+    streaming,
 };
 
 /// A request to a resource, on its way through a handler.
@@ -71,6 +72,9 @@ pub async fn handle(
     route(info, &resource)?;
     let query = request.uri().query().unwrap_or_default().to_owned();
     let call = Call { server, context, info, resource, query };
+    if streaming::serves(&call) {
+        return streaming::handle(&call, request).await;
+    }
     let verbs = match info.subresource.as_str() {
         "" => &call.resource.verbs,
         name => &call.resource.subresource(name).ok_or_else(Status::path_not_found)?.verbs,
@@ -89,7 +93,7 @@ pub async fn handle(
         ("", "create") if is(&call, "bindings") => pods::bind_by_name(&call, &served, request).await,
         (_, "get") => read::get(&call, request.headers()).await,
         ("", "list") => read::list(&call, request.headers()).await,
-        ("", "watch") => watch::watch(&call, request.headers()).await,
+        ("", "watch") => watch::watch(&call, request).await,
         ("", "create") if call.resource.is_asked() => reviews::create(&call, request).await,
         ("", "create") => write::create(&call, request).await,
         (_, "update") => write::update(&call, request).await,

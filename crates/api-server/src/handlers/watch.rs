@@ -1,4 +1,4 @@
-//! WATCH: the events of a selection, as lines of JSON or frames of protobuf.
+//! WATCH: the events of a selection, as lines of JSON or frames of protobuf, or as messages of a WebSocket.
 //!
 //! A state machine: the initial events (if asked for), then the live ones, with bookmarks when nothing happens, until the
 //! time is up, the server drains, or the window has moved on (which the client is told with a 410).
@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use hyper::{HeaderMap, Response, header};
+use hyper::{Request, Response, header};
 use object_model::status::{Reason, Status};
 use storage::Revision;
 use tokio::time::{Instant, Sleep};
@@ -25,10 +25,11 @@ use super::{
     respond::{Encoded, Writer},
 };
 use crate::{
-    body::{Body, Chunks},
+    body::{Body, Chunks, RequestBody},
     negotiation::{Content, Encoding},
     options::ListOptions,
     registry::{Items, Selection, parse_revision, store_error},
+    streaming,
     watch_cache::{Entry, WatchCache, Watcher},
 };
 
@@ -43,10 +44,10 @@ const BURST_BYTES: usize = 64 << 10;
 /// What an event has beside the object's body, roughly.
 const WRAPPING: usize = 192;
 
-pub async fn watch(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>, Status> {
+pub async fn watch(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let options = ListOptions::read(&call.query)?;
     let content = Content::Events { custom: call.resource.custom };
-    let (encoding, writer) = negotiate_for(content, call, headers, options.include_object.as_deref())?;
+    let (encoding, writer) = negotiate_for(content, call, request.headers(), options.include_object.as_deref())?;
     let body = match begin(call, &options).await {
         Ok(start) => {
             let cache = call.server.registry.cache.clone();
@@ -60,6 +61,13 @@ pub async fn watch(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body
         }
         Err(status) => return Err(status),
     };
+    if ::streaming::upgrade::is_websocket(request.headers()) {
+        let framing = match encoding {
+            Encoding::Protobuf => streaming::Framing::Frames,
+            _ => streaming::Framing::Lines,
+        };
+        return streaming::over_websocket(request, body, framing);
+    }
     let mut response = Response::new(body);
     let media = match encoding {
         Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",

@@ -7,6 +7,8 @@ mod connector;
 mod kubeconfig;
 mod tls;
 
+pub(crate) use tls::client_config;
+
 use std::{path::PathBuf, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};

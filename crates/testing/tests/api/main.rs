@@ -14,6 +14,7 @@ mod kubectl_shows;
 mod lists;
 mod load;
 mod sharing;
+mod streams;
 mod watches;
 mod writes;
 
