@@ -15,6 +15,7 @@ use crate::{
     authorization::{MASTERS, rbac},
     catalogue::Target,
     context::{RequestContext, User},
+    fairness,
     options::WriteOptions,
     registry::{Change, services::is_ready, store_error},
 };
@@ -32,7 +33,10 @@ pub async fn run(server: &Arc<Server>) -> Result<(), Status> {
     make_ready(server, &context).await?;
     create(server, &context, "", "services", own_service(&server.address)).await?;
     rbac::reconcile(server, &context).await?;
-    server.registry.cache.fresh().await.map(drop).map_err(store_error)
+    fairness::ensure(server, &context.user).await?;
+    server.registry.cache.fresh().await.map_err(store_error)?;
+    tokio::spawn(fairness::keep(server.clone(), context.user));
+    Ok(())
 }
 
 pub(crate) async fn create(

@@ -15,7 +15,8 @@ use crate::{
     authentication::Identity,
     authorization::Attributes,
     body::{Body, RequestBody},
-    context::{RequestContext, User},
+    context::{RequestContext, TakenSeats, User},
+    fairness::Sorted,
     filters::{compression, warnings},
     handlers::{self, respond},
     request_info::RequestInfo,
@@ -72,17 +73,47 @@ async fn identified(
     }
 }
 
-/// May they, and what is the answer?
+/// Is it their turn?
 async fn permitted(
     server: &Arc<Server>,
     mut record: Option<&mut Record>,
     user: Arc<User>,
     info: &RequestInfo,
-    mut request: Request<RequestBody>,
+    request: Request<RequestBody>,
 ) -> Result<Response<Body>, Status> {
     if let Some(record) = &mut record {
         record.received().await?;
     }
+    // Streams last as long as both ends want, and would keep their seats.
+    let unlimited = info.is_long_running() && info.verb != "watch";
+    let (sorted, entered) = match unlimited {
+        true => (Sorted::default(), Ok(None)),
+        false => {
+            let served = server.catalogue.served();
+            let query = request.uri().query().unwrap_or_default();
+            server.fairness.admit(&served, &user, info, query).await
+        }
+    };
+    let mut response = match entered {
+        Ok(ticket) => {
+            let answer = answered(server, record, user, info, request, TakenSeats::new(ticket)).await;
+            answer.unwrap_or_else(|status| respond::status(&status))
+        }
+        Err(refusal) => refusal,
+    };
+    sorted.tell(response.headers_mut());
+    Ok(response)
+}
+
+/// May they, and what is the answer?
+async fn answered(
+    server: &Arc<Server>,
+    mut record: Option<&mut Record>,
+    user: Arc<User>,
+    info: &RequestInfo,
+    mut request: Request<RequestBody>,
+    seats: TakenSeats,
+) -> Result<Response<Body>, Status> {
     let attributes = Attributes::of_request(&user, info, request.uri().query().unwrap_or_default());
     let decision = server.authorization.authorize(&attributes).await;
     if let Some(record) = &mut record {
@@ -98,6 +129,7 @@ async fn permitted(
         user,
         user_agent: text(request.headers().get(header::USER_AGENT)).into(),
         warnings: Default::default(),
+        seats: seats.clone(),
     };
     let warnings = context.warnings.clone();
 
@@ -110,7 +142,8 @@ async fn permitted(
     };
     let mut response = result.unwrap_or_else(|status| respond::status(&status));
     warnings::tell(&warnings, response.headers_mut());
-    Ok(response)
+    // A long list is made while it is sent.
+    Ok(response.map(|body| body.guarded(seats)))
 }
 
 fn too_slow(info: &RequestInfo) -> Status {

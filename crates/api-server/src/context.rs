@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use object_model::time::Time;
 
+use crate::fairness::Ticket;
+
 use crate::authorization::rbac;
 
 /// An authenticated identity.
@@ -40,6 +42,28 @@ pub struct RequestContext {
     pub user: Arc<User>,
     pub user_agent: Arc<str>,
     pub warnings: Warnings,
+    pub seats: TakenSeats,
+}
+
+/// The seats that a request occupies. A watch gives them back when it has told its initial events; all others keep them
+/// until they are answered.
+#[derive(Clone, Default)]
+pub struct TakenSeats(Arc<Mutex<Option<Ticket>>>);
+
+impl TakenSeats {
+    pub fn new(ticket: Option<Ticket>) -> Self {
+        Self(Arc::new(Mutex::new(ticket)))
+    }
+
+    pub fn take(&self) -> Option<Ticket> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl std::fmt::Debug for TakenSeats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TakenSeats").finish_non_exhaustive()
+    }
 }
 
 /// Warnings for the client, told once each in `Warning` headers.

@@ -20,6 +20,7 @@ pub mod context;
 mod conversion;
 mod discovery;
 pub mod encryption;
+pub mod fairness;
 mod filters;
 mod handlers;
 mod health;

@@ -16,6 +16,7 @@ use crate::{
     catalogue::Catalogue,
     chain,
     context::User,
+    fairness::Fairness,
     health::Health,
     metrics::Metrics,
     openapi::OpenApi,
@@ -34,6 +35,7 @@ pub struct Server {
     pub metrics: Arc<Metrics>,
     pub openapi: OpenApi,
     pub audit: Option<Arc<Auditor>>,
+    pub fairness: Fairness,
     /// The address that clients are told.
     pub address: String,
     /// How the agents of nodes are reached.
@@ -45,7 +47,7 @@ pub struct Server {
 impl Server {
     /// Loads everything from the store and follows it from there. Ready when it returns.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, Error> {
-        let Settings { address, clock, authentication, audit, agents } = settings;
+        let Settings { address, clock, authentication, audit, agents, limits } = settings;
         let audit = audit.map(|settings| Auditor::start(settings, clock.clone())).transpose();
         let audit = audit.map_err(|error| Error::Invalid(error.to_string()))?;
         let cache = Arc::new(WatchCache::new(store.clone()));
@@ -58,6 +60,7 @@ impl Server {
         let admission = admission::all::plugins(&cache, &authorization, &rbac);
         let authentication = Authentication::new(authentication, &cache, clock.clone())
             .map_err(|error| Error::Invalid(error.to_string()))?;
+        let fairness = Fairness::new(&cache, limits);
         let server = Arc::new(Self {
             registry: Registry::new(store, cache, clock, admission),
             catalogue,
@@ -67,6 +70,7 @@ impl Server {
             metrics: Arc::default(),
             openapi: OpenApi::default(),
             audit,
+            fairness,
             address,
             agents,
             drain: CancellationToken::new(),

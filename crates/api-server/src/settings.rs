@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     audit, authentication,
     clock::{Clock, SystemClock},
+    fairness,
     streaming::Agents,
 };
 
@@ -15,6 +16,7 @@ pub struct Settings {
     pub authentication: authentication::Settings,
     /// Without it nothing is recorded.
     pub audit: Option<audit::Settings>,
+    pub limits: fairness::Limits,
     /// How the agents of nodes are reached. Without it, logs and streams of pods are not served.
     pub agents: Option<Arc<Agents>>,
 }
@@ -27,6 +29,7 @@ impl Settings {
             clock: Arc::new(SystemClock),
             authentication: Default::default(),
             audit: None,
+            limits: Default::default(),
             agents: None,
         }
     }

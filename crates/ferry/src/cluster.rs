@@ -41,6 +41,7 @@ pub struct Settings {
     pub authentication: authentication::Settings,
     pub encryption: EncryptionChoice,
     pub audit: Option<api_server::audit::Settings>,
+    pub limits: api_server::fairness::Limits,
 }
 
 /// Where it is written down what is encrypted at rest.
@@ -93,6 +94,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         authentication,
         audit: settings.audit,
         agents: Some(agents.clone()),
+        limits: settings.limits,
         ..api_server::Settings::new(address.to_string())
     };
     let server = Server::start(encrypted.clone(), api).await.context("cannot start the API server")?;

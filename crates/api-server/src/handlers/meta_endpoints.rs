@@ -44,6 +44,9 @@ pub async fn handle(
         let [path, query, accept, known] = [path, query, accept, known].map(str::to_owned);
         return openapi(server.clone(), Asked { path, query, accept, known, gzip }).await;
     }
+    if let Some(text) = server.fairness.debug(path, query) {
+        return Ok(plain(StatusCode::OK, &text));
+    }
     match path {
         "/version" => Ok(json_answer(&version())),
         "/.well-known/openid-configuration" => {
@@ -159,6 +162,7 @@ fn metrics(server: &Arc<Server>) -> Response<Body> {
     if let Some(audit) = &server.audit {
         audit.write_metrics(&mut text);
     }
+    server.fairness.write_metrics(&mut text);
     let mut response = plain(StatusCode::OK, &text);
     let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, media);

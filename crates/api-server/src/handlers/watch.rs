@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     body::{Body, Chunks, RequestBody},
+    fairness::Ticket,
     negotiation::{Content, Encoding},
     options::ListOptions,
     registry::{Items, Selection, parse_revision, store_error},
@@ -51,7 +52,8 @@ pub async fn watch(call: &Call<'_>, request: Request<RequestBody>) -> Result<Res
     let body = match begin(call, &options).await {
         Ok(start) => {
             let cache = call.server.registry.cache.clone();
-            Body::Chunks(Box::new(WatchStream::new(cache, writer, start, call.server.drain.clone())))
+            let (drain, seats) = (call.server.drain.clone(), call.context.seats.take());
+            Body::Chunks(Box::new(WatchStream::new(cache, writer, start, drain, seats)))
         }
         // Clients look for this among the events, whether the past is gone now or later.
         Err(expired) if expired.is(Reason::EXPIRED) => {
@@ -131,6 +133,8 @@ struct WatchStream {
     writer: Writer,
     /// Objects that are told as ADDED before anything else.
     initial: VecDeque<Arc<Entry>>,
+    /// Kept until those have been told.
+    seats: Option<Ticket>,
     /// The bookmark that ends the initial events.
     initial_end: Option<Revision>,
     bookmarks: bool,
@@ -151,7 +155,13 @@ struct Start {
 }
 
 impl WatchStream {
-    fn new(cache: Arc<WatchCache>, writer: Writer, start: Start, drain: CancellationToken) -> Self {
+    fn new(
+        cache: Arc<WatchCache>,
+        writer: Writer,
+        start: Start,
+        drain: CancellationToken,
+        seats: Option<Ticket>,
+    ) -> Self {
         let deadline = Instant::now() + start.timeout;
         Self {
             cache,
@@ -159,6 +169,7 @@ impl WatchStream {
             selection: start.selection,
             writer,
             initial: start.initial,
+            seats,
             initial_end: start.initial_end,
             bookmarks: start.bookmarks,
             next_bookmark: Box::pin(tokio::time::sleep_until(next_bookmark(deadline))),
@@ -175,6 +186,7 @@ impl WatchStream {
                 self.tell("ADDED", &entry, out);
                 continue;
             }
+            self.seats = None;
             if let Some(revision) = self.initial_end.take() {
                 self.writer.bookmark(revision, true, out);
             }

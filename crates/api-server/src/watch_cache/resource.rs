@@ -122,6 +122,17 @@ impl ResourceCache {
         Ok(Watcher::new(self.clone(), scope, queue, after))
     }
 
+    /// How many watchers are told of a change of this object.
+    pub fn watchers(&self, namespace: &str, name: &str) -> usize {
+        let hub = self.hub();
+        let of = |scope: Scope| hub.watchers.get(&scope).map_or(0, Vec::len);
+        if hub.watchers.is_empty() {
+            return 0;
+        }
+        let object = Scope::Object { namespace: namespace.into(), name: name.into() };
+        of(Scope::All) + of(Scope::Namespace(namespace.into())) + of(object)
+    }
+
     pub(super) fn unwatch(&self, scope: &Scope, queue: &Arc<Queue>) {
         let mut hub = self.hub();
         if let Some(queues) = hub.watchers.get_mut(scope) {

@@ -5,6 +5,7 @@ mod authentication;
 use std::{net::IpAddr, path::PathBuf};
 
 use anyhow::Context;
+use api_server::fairness::Limits;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -44,6 +45,12 @@ pub struct Up {
     authentication: authentication::Flags,
     #[command(flatten)]
     audit: super::audit::Audit,
+    /// How many requests are answered at once, together with the next number; 0 and 0 is no limit
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().max_requests_inflight)]
+    max_requests_inflight: u32,
+    /// See --max-requests-inflight: the sum is shared out by priority and fairness
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().max_mutating_requests_inflight)]
+    max_mutating_requests_inflight: u32,
 }
 
 impl Up {
@@ -70,6 +77,10 @@ impl Up {
             address: (self.bind, self.api_port).into(),
             store,
             audit: self.audit.settings()?,
+            limits: Limits {
+                max_requests_inflight: self.max_requests_inflight,
+                max_mutating_requests_inflight: self.max_mutating_requests_inflight,
+            },
             encryption: EncryptionChoice {
                 file: self.encryption_provider_config,
                 reload: self.encryption_provider_config_automatic_reload,

@@ -5,6 +5,7 @@ mod authentication;
 mod authorization;
 mod deletes;
 mod discovery;
+mod fairness;
 mod forms;
 mod hostile;
 mod kubectl;
