@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use object_model::time::Time;
 
-use crate::fairness::Ticket;
-
-use crate::authorization::rbac;
+use crate::{
+    authentication::{AUTHENTICATED, service_accounts},
+    fairness::Ticket,
+};
 
 /// An authenticated identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,12 +22,8 @@ impl User {
     /// The user that a service account acts as.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self {
-            name: rbac::service_account_name(namespace, name),
-            groups: vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-                "system:authenticated".to_owned(),
-            ],
+            name: service_accounts::user_name(namespace, name),
+            groups: [service_accounts::groups(namespace), vec![AUTHENTICATED.to_owned()]].concat(),
             ..Self::default()
         }
     }

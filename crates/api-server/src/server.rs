@@ -10,7 +10,7 @@ use crate::{
     Settings, admission,
     audit::Auditor,
     authentication::{Authentication, Identity},
-    authorization::{Authorization, Masters, rbac::Rbac},
+    authorization::{Authorization, rbac::Rbac},
     body::{Body, RequestBody},
     bootstrap, builtin,
     catalogue::Catalogue,
@@ -47,7 +47,7 @@ pub struct Server {
 impl Server {
     /// Loads everything from the store and follows it from there. Ready when it returns.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, Error> {
-        let Settings { address, clock, authentication, audit, agents, limits } = settings;
+        let Settings { address, clock, authentication, authorization, audit, agents, limits } = settings;
         let audit = audit.map(|settings| Auditor::start(settings, clock.clone())).transpose();
         let audit = audit.map_err(|error| Error::Invalid(error.to_string()))?;
         let cache = Arc::new(WatchCache::new(store.clone()));
@@ -56,7 +56,7 @@ impl Server {
         let feed = cache.clone();
         tokio::spawn(async move { feed.feed(revision).await });
         let rbac = Rbac::new(&cache);
-        let authorization = Arc::new(Authorization::new(vec![Box::new(Masters), Box::new(rbac.clone())]));
+        let authorization = Arc::new(authorization.judges(&cache, &rbac));
         let admission = admission::all::plugins(&cache, &authorization, &rbac);
         let authentication = Authentication::new(authentication, &cache, clock.clone())
             .map_err(|error| Error::Invalid(error.to_string()))?;

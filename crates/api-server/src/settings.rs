@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     audit, authentication,
+    authorization::configuration::Configuration,
     clock::{Clock, SystemClock},
     fairness,
     streaming::Agents,
@@ -14,6 +15,8 @@ pub struct Settings {
     pub address: String,
     pub clock: Arc<dyn Clock>,
     pub authentication: authentication::Settings,
+    /// Who judges requests.
+    pub authorization: Configuration,
     /// Without it nothing is recorded.
     pub audit: Option<audit::Settings>,
     pub limits: fairness::Limits,
@@ -28,6 +31,7 @@ impl Settings {
             address: address.into(),
             clock: Arc::new(SystemClock),
             authentication: Default::default(),
+            authorization: Configuration::default(),
             audit: None,
             limits: Default::default(),
             agents: None,

@@ -10,7 +10,9 @@ use std::{
 
 use anyhow::Context;
 use api_server::{
-    Server, authentication, encryption,
+    Server, authentication,
+    authorization::configuration::Configuration,
+    encryption,
     serving::{
         self, ServerCertificate,
         authority::{Authority, Names},
@@ -42,6 +44,8 @@ pub struct Settings {
     pub encryption: EncryptionChoice,
     pub audit: Option<api_server::audit::Settings>,
     pub limits: api_server::fairness::Limits,
+    /// Who decides about requests.
+    pub authorization: Configuration,
 }
 
 /// Where it is written down what is encrypted at rest.
@@ -93,6 +97,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let api = api_server::Settings {
         authentication,
         audit: settings.audit,
+        authorization: settings.authorization,
         agents: Some(agents.clone()),
         limits: settings.limits,
         ..api_server::Settings::new(address.to_string())

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{
     Chain, default_toleration_seconds::DefaultTolerationSeconds, limit_ranger::LimitRanger,
-    namespace_lifecycle::NamespaceLifecycle, priority::Priority, service_account::ServiceAccount,
-    storage_object_in_use_protection::StorageObjectInUseProtection, taint_nodes_by_condition::TaintNodesByCondition,
+    namespace_lifecycle::NamespaceLifecycle, node_restriction::NodeRestriction, priority::Priority,
+    service_account::ServiceAccount, storage_object_in_use_protection::StorageObjectInUseProtection,
+    taint_nodes_by_condition::TaintNodesByCondition,
 };
 use crate::{
     authorization::{
@@ -21,6 +22,7 @@ pub fn plugins(cache: &Arc<WatchCache>, authorization: &Arc<Authorization>, rbac
         Box::new(NamespaceLifecycle::new(cache)),
         Box::new(LimitRanger::new(cache)),
         Box::new(ServiceAccount::new(cache)),
+        Box::new(NodeRestriction::new(cache, authorization)),
         Box::new(TaintNodesByCondition),
         Box::new(Priority::new(cache)),
         Box::new(DefaultTolerationSeconds),

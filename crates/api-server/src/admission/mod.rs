@@ -7,6 +7,7 @@ pub mod all;
 mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
+mod node_restriction;
 mod priority;
 mod service_account;
 mod storage_object_in_use_protection;

@@ -1,12 +1,15 @@
 //! Whether a user may do what is asked.
 //!
 //! Every request is put to the judges of [`Authorization`] in order, in the form of [`Attributes`]; so are the questions of
-//! access reviews and of admission plugins. Decisions come from memory: [`rbac`] keeps an index that follows the
-//! watch cache. Components in this process are judged like everybody else.
+//! access reviews and of admission plugins. Decisions come from memory: [`rbac`] and [`node`] keep indexes that follow the
+//! watch cache. Only a [`webhook`] is waited for. Components in this process are judged like everybody else.
 
 mod attributes;
+pub mod configuration;
 mod follower;
+pub mod node;
 pub mod rbac;
+pub mod webhook;
 
 use std::sync::Arc;
 

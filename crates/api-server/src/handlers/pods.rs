@@ -161,6 +161,8 @@ pub async fn evict(call: &Call<'_>, request: Request<RequestBody>) -> Result<Res
     if Meta::of(&eviction).name() != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
+    let strategy = &api::kinds::policy::eviction::STRATEGY;
+    let eviction = call.server.registry.ask(&call.target(), strategy, call.context, eviction, &options).await?;
     let mut delete: DeleteOptions = match eviction.field("deleteOptions") {
         Some(options) => serde_json::from_value(options.clone()).map_err(|e| Status::bad_request(e.to_string()))?,
         None => DeleteOptions::default(),

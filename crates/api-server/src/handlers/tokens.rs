@@ -56,11 +56,12 @@ async fn answer(call: &Call<'_>, mut asked: Value, options: &WriteOptions) -> Re
         return Err(Status::conflict(&GroupResource::new(GROUP, KIND), target.name, why));
     }
     fill_in(&mut asked, &target, &account, call);
+    (strategy.defaults)(&mut asked);
+    let mut asked = call.server.registry.ask(&call.target(), strategy, call.context, asked, options).await?;
+    // Admission must see which audiences were asked for.
     if asked["spec"].items("audiences").is_empty() {
         asked["spec"]["audiences"] = json!(accounts.audiences);
     }
-    (strategy.defaults)(&mut asked);
-    let mut asked = call.server.registry.ask(&call.target(), strategy, call.context, asked, options).await?;
 
     let audiences = asked["spec"].items("audiences").iter().filter_map(Value::as_str).map(str::to_owned);
     let namespace = target.namespace.to_owned();

@@ -1,6 +1,7 @@
 //! `ferry up`: start a cluster.
 
 mod authentication;
+mod authorization;
 
 use std::{net::IpAddr, path::PathBuf};
 
@@ -38,6 +39,8 @@ pub struct Up {
     /// Read the encryption configuration again when it changes, and rewrite what is stored
     #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value_t = false, action = clap::ArgAction::Set)]
     encryption_provider_config_automatic_reload: bool,
+    #[command(flatten)]
+    authorization: authorization::Flags,
     /// Components that are not started, such as controllers,scheduler
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disable: Vec<String>,
@@ -70,6 +73,7 @@ impl Up {
         } else {
             StoreChoice::Etcd(self.store.parse().context("cannot read --store")?)
         };
+        let authorization = self.authorization.configuration()?;
         let settings = Settings {
             authentication: self.authentication.settings(&self.data_dir)?,
             kubeconfig: self.kubeconfig.unwrap_or_else(|| self.data_dir.join("kubeconfig.yaml")),
@@ -81,6 +85,7 @@ impl Up {
                 max_requests_inflight: self.max_requests_inflight,
                 max_mutating_requests_inflight: self.max_mutating_requests_inflight,
             },
+            authorization,
             encryption: EncryptionChoice {
                 file: self.encryption_provider_config,
                 reload: self.encryption_provider_config_automatic_reload,

@@ -1,7 +1,7 @@
 //! The real kubectl, unmodified.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -45,6 +45,15 @@ impl Kubectl {
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "kubectl {arguments}\n{out}{err}");
         out.trim_end().to_owned()
+    }
+
+    /// What it says of what may be done, with a kubeconfig of somebody else.
+    fn can_i(&self, kubeconfig: &Path, arguments: &str) -> String {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(kubeconfig).args(["auth", "can-i"]).args(arguments.split_whitespace());
+        command.env("HOME", &self.files).env_remove("KUBECONFIG").current_dir(&self.files).stdin(Stdio::null());
+        let output = command.output().expect("kubectl runs");
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
     /// What it complains of.
@@ -175,4 +184,37 @@ async fn reads_with_kubectl() {
     assert!(k("describe deployment d").contains("2 desired"));
     assert!(k("describe namespace default").contains("Active"));
     assert!(k("rollout history deployment/d").contains("deployment.apps/d"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn asks_what_may_be_done() {
+    let Some(kubectl) = Kubectl::new().await else { return };
+    kubectl.run("create namespace red");
+    kubectl.run("create rolebinding admins --clusterrole=admin --user=ann -n red");
+    kubectl.run("create clusterrole widgets --verb=get,list --resource=pods --resource-name=p");
+    kubectl.run("create clusterrolebinding widgets --clusterrole=widgets --group=devs");
+    kubectl.run("get rolebindings -A");
+    let ann = kubectl.server.kubeconfig_of("ann", "devs");
+    for (asked, answer) in [
+        ("delete secrets -n red", "yes"),
+        ("create rolebindings.rbac.authorization.k8s.io -n red", "yes"),
+        ("delete secrets -n default", "no"),
+        ("list nodes", "no"),
+        ("get pods/p -n default", "yes"),
+        ("get pods -n default", "no"),
+        ("get pods --subresource=log -n red", "yes"),
+        ("get /healthz", "yes"),
+        ("get /metrics", "no"),
+        ("* *", "no"),
+    ] {
+        let said = kubectl.can_i(&ann, asked);
+        assert_eq!(said.lines().last().unwrap_or_default(), answer, "can-i {asked}: {said}");
+    }
+    let admin = kubectl.server.kubeconfig();
+    assert_eq!(kubectl.can_i(&admin, "* *"), "yes");
+    let listed = kubectl.can_i(&ann, "--list -n red");
+    for line in ["selfsubjectaccessreviews.authorization.k8s.io", "secrets", "[/healthz]", "[p]"] {
+        assert!(listed.contains(line), "{line} is not in\n{listed}");
+    }
+    assert!(!kubectl.can_i(&ann, "--list -n default").contains("secrets"));
 }

@@ -3,6 +3,8 @@
 mod audit;
 mod authentication;
 mod authorization;
+mod authorization_nodes;
+mod authorization_webhook;
 mod deletes;
 mod discovery;
 mod fairness;

@@ -17,12 +17,14 @@ use crate::{
     catalogue::Target,
     context::RequestContext,
     options::WriteOptions,
-    registry::{Change, DeleteOptions},
+    registry::{Change, DeleteOptions, store_error},
 };
 
 /// Brings the policy in place, and starts to keep gathering roles complete.
 pub async fn reconcile(server: &Arc<Server>, context: &RequestContext) -> Result<(), Status> {
     try_join_all(policy::objects().into_iter().map(|(plural, object)| one(server, context, plural, object))).await?;
+    // Who gathers must not see half of them.
+    server.registry.cache.fresh().await.map_err(store_error)?;
     tokio::spawn(aggregation::run(server.clone()));
     Ok(())
 }

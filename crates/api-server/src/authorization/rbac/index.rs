@@ -12,8 +12,9 @@ use std::{
 use object_model::value::Fields;
 use serde_json::Value;
 
-use super::{Rule, service_account_name};
+use super::Rule;
 use crate::{
+    authentication::service_accounts,
     authorization::{Attributes, follower},
     context::User,
     watch_cache::Entry,
@@ -240,7 +241,7 @@ impl Subject {
             "Group" => Some(Self::Group(name.into())),
             "ServiceAccount" => match account_namespace(subject, namespace) {
                 "" => None,
-                namespace => Some(Self::User(service_account_name(namespace, name).into())),
+                namespace => Some(Self::User(service_accounts::user_name(namespace, name).into())),
             },
             _ => None,
         }

@@ -24,11 +24,6 @@ use crate::{catalogue::store_prefix, context::User, watch_cache::WatchCache};
 
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The user that a service account acts as.
-pub fn service_account_name(namespace: &str, name: &str) -> String {
-    format!("system:serviceaccount:{namespace}:{name}")
-}
-
 /// Cheap to clone; clones share the index.
 #[derive(Clone)]
 pub struct Rbac(Arc<Followed<Index>>);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::authorization::Verdict;
+use crate::{authentication::service_accounts, authorization::Verdict};
 
 const CLUSTER_ROLES: usize = 0;
 const ROLES: usize = 1;
@@ -219,7 +219,7 @@ prop_compose! {
 
 prop_compose! {
     fn any_user()(account in any::<bool>(), namespace in one_of(NAMES), name in one_of(NAMES), groups in some_of(NAMES)) -> User {
-        user(&if account { service_account_name(namespace, name) } else { name.to_owned() }, &groups)
+        user(&if account { service_accounts::user_name(namespace, name) } else { name.to_owned() }, &groups)
     }
 }
 
