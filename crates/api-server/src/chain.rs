@@ -115,13 +115,11 @@ async fn answered(
     seats: TakenSeats,
 ) -> Result<Response<Body>, Status> {
     let attributes = Attributes::of_request(&user, info, request.uri().query().unwrap_or_default());
-    let decision = server.authorization.authorize(&attributes).await;
+    let decision = server.authorization.decide(&attributes).await;
     if let Some(record) = &mut record {
-        let (verdict, reason) = decision.as_ref().map_or(("forbid", ""), |decision| ("allow", decision.reason()));
-        record.annotate("authorization.k8s.io/decision", verdict);
-        record.annotate("authorization.k8s.io/reason", reason);
+        decision.annotations().into_iter().for_each(|(key, value)| record.annotate(key, value));
     }
-    decision?;
+    decision.permit(&attributes)?;
     if let Some(record) = record {
         request = record.read_body(request).await?;
     }

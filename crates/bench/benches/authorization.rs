@@ -14,7 +14,7 @@ use api_server::{
 };
 use criterion::Criterion;
 use serde_json::{Value, json};
-use storage::{Durability, Operation, Store, Transaction};
+use storage::{Durability, Lifetime, Operation, Store, Transaction};
 use storage_embedded::EmbeddedStore;
 use tokio::runtime::Builder;
 
@@ -56,7 +56,7 @@ async fn index(store: Arc<dyn Store>) -> Rbac {
         Operation::Put {
             key: format!("{}{name}", store_prefix(GROUP, plural)),
             value: encode_stored(&object),
-            ttl: None,
+            lifetime: Lifetime::Endless,
         }
     };
     let operations: Vec<Operation> = objects().into_iter().map(put).collect();

@@ -143,7 +143,7 @@ impl NodeRestriction {
             return no(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
         }
         let found = self.nodes.get(node).await?;
-        let found = found.ok_or_else(|| Status::not_found(&GroupResource::new("", "nodes"), node))?;
+        let found = found.ok_or_else(|| Status::not_found(&GroupResource::new("", "node"), node))?;
         let uid = Meta::of(&found).uid();
         if owner.uid != uid {
             return no(format!("node {node} UID mismatch: expected {} got {uid}", owner.uid));
@@ -165,7 +165,7 @@ impl NodeRestriction {
 
     async fn existing_pod(&self, namespace: &str, name: &str) -> Result<Value, No> {
         let found = self.pods.get(&format!("{namespace}/{name}")).await?;
-        Ok(found.ok_or_else(|| Status::not_found(&GroupResource::new("", "pods"), name))?)
+        Ok(found.ok_or_else(|| Status::not_found(&GroupResource::new("", "pod"), name))?)
     }
 }
 

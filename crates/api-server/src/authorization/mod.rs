@@ -22,6 +22,8 @@ use crate::context::User;
 
 /// Members may do everything, whatever the policy says.
 pub const MASTERS: &str = "system:masters";
+const AUDIT_DECISION: &str = "authorization.k8s.io/decision";
+const AUDIT_REASON: &str = "authorization.k8s.io/reason";
 
 /// What a judge says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +67,25 @@ impl Decision {
 
     pub fn reason(&self) -> &str {
         self.reason.as_deref().unwrap_or_default()
+    }
+
+    /// Lets a request pass, or refuses it in Kubernetes' words.
+    pub fn permit(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        match (self.verdict, &self.error) {
+            (Verdict::Allow, _) => Ok(()),
+            (_, Some(error)) => Err(Status::internal(error)),
+            _ => Err(refusal(attributes, self.reason())),
+        }
+    }
+
+    /// What the audit log is told.
+    pub fn annotations(&self) -> Vec<(&'static str, &str)> {
+        let told = |decision| vec![(AUDIT_DECISION, decision), (AUDIT_REASON, self.reason())];
+        match (self.verdict, &self.error) {
+            (Verdict::Allow, _) => told("allow"),
+            (_, Some(_)) => vec![(AUDIT_REASON, "internal error")],
+            _ => told("forbid"),
+        }
     }
 }
 
@@ -116,16 +137,6 @@ impl Authorization {
             verdict: Verdict::NoOpinion,
             reason: (!reasons.is_empty()).then(|| reasons.join("\n").into()),
             error: aggregate(errors),
-        }
-    }
-
-    /// Lets a request pass, or refuses it in Kubernetes' words.
-    pub async fn authorize(&self, attributes: &Attributes<'_>) -> Result<Decision, Status> {
-        let decision = self.decide(attributes).await;
-        match (decision.verdict, &decision.error) {
-            (Verdict::Allow, _) => Ok(decision),
-            (_, Some(error)) => Err(Status::internal(error)),
-            _ => Err(refusal(attributes, decision.reason())),
         }
     }
 

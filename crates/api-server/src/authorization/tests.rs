@@ -20,11 +20,13 @@ impl Authorizer for Says {
     }
 }
 
-async fn all(decisions: Vec<Decision>) -> (Decision, Result<Decision, Status>) {
+async fn all(decisions: Vec<Decision>) -> (Decision, Result<(), Status>) {
     let judges = decisions.into_iter().map(|d| Box::new(Says(d)) as Box<dyn Authorizer>).collect();
     let (authorization, user) = (Authorization::new(judges), user("eve", &[]));
     let attributes = Attributes { namespace: "n", ..Attributes::of_resource(&user, "list", "apps", "deployments") };
-    (authorization.decide(&attributes).await, authorization.authorize(&attributes).await)
+    let decision = authorization.decide(&attributes).await;
+    let answer = decision.permit(&attributes);
+    (decision, answer)
 }
 
 #[tokio::test]
@@ -33,6 +35,7 @@ async fn the_first_opinion_counts() {
     assert_eq!(decision, Decision::allow("b"));
     let (decision, answer) = all(vec![Decision::deny("c"), Decision::allow("b")]).await;
     assert_eq!(decision, Decision::deny("c"));
+    assert_eq!(decision.annotations(), [(AUDIT_DECISION, "forbid"), (AUDIT_REASON, "c")]);
     let refused = answer.expect_err("refused");
     assert_eq!(
         refused.message,
@@ -47,6 +50,7 @@ async fn without_an_opinion_everybody_is_heard() {
     assert_eq!(decision.reason(), "a\nb");
     let (decision, answer) = all(vec![failed.clone(), failed, Decision::no_opinion()]).await;
     assert_eq!(decision.error.as_deref(), Some("out of reach"));
+    assert_eq!(decision.annotations(), [(AUDIT_REASON, "internal error")]);
     assert_eq!(answer.expect_err("refused").code, 500);
 }
 

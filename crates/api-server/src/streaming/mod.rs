@@ -93,7 +93,7 @@ async fn connect(call: &Call<'_>, mut options: Value) -> Result<(), Status> {
     if call.info.verb == "get" && call.info.subresource != "proxy" {
         let asked = authorization::Attributes::of_request(&call.context.user, call.info, &call.query);
         let asked = authorization::Attributes { verb: "create", ..asked };
-        call.server.authorization.authorize(&asked).await?;
+        call.server.authorization.decide(&asked).await.permit(&asked)?;
     }
     let target = call.target();
     let attributes =

@@ -31,6 +31,7 @@ async fn cluster(server: &TestServer) -> Client {
         admin.post(&format!("{CORE}/configmaps"), &configmap(&format!("map-{name}"))).await.expect(201);
         let claim = json!({"metadata": {"name": format!("claim-{name}")}, "spec": {
             "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "",
+            "volumeName": format!("volume-{name}"),
         }});
         admin.post(&format!("{CORE}/persistentvolumeclaims"), &claim).await.expect(201);
         let volume = json!({"metadata": {"name": format!("volume-{name}")}, "spec": {
@@ -208,17 +209,23 @@ async fn nodes_get_tokens_for_their_pods() {
     assert!(why.ends_with("node requested token bound to a pod scheduled on a different node"), "{why}");
     let why = a.post(&token, &asked(json!({}))).await.refused(403);
     assert!(why.ends_with("node requested token not bound to a pod"), "{why}");
-    let why = a.post(&token, &asked(json!({"boundObjectRef": bound, "audiences": ["vault"]}))).await.refused(403);
+    let vault = asked(json!({"boundObjectRef": bound, "audiences": ["vault"]}));
+    let why = a.post(&token, &vault).await.refused(403);
+    assert!(why.ends_with(r#"error validating audience "vault": csidriver.storage.k8s.io "d" not found"#), "{why}");
+    let driver = json!({"metadata": {"name": "d"}, "spec": {"tokenRequests": [{"audience": "bucket"}]}});
+    admin.post("/apis/storage.k8s.io/v1/csidrivers", &driver).await.expect(201);
+    a.post(&token, &asked(json!({"boundObjectRef": bound, "audiences": ["bucket"]}))).await.expect(201);
+    let why = a.post(&token, &vault).await.refused(403);
     assert!(why.contains("audience \"vault\" not found in pod spec volume"), "{why}");
-    let vault =
-        json!([{"verbs": ["request-serviceaccounts-token-audience"], "apiGroups": [""], "resources": ["vault"]}]);
+    let verb = "request-serviceaccounts-token-audience";
+    let rules = json!([{"verbs": [verb], "apiGroups": [""], "resources": ["vault"]}]);
     let nodes = json!({"kind": "Group", "name": "system:nodes"});
     let grants = [
-        ("clusterroles", role("vault", vault)),
+        ("clusterroles", role("vault", rules)),
         ("clusterrolebindings", binding("vault", "ClusterRole", "vault", nodes)),
     ];
     grant(&admin, &grants).await;
-    a.post(&token, &asked(json!({"boundObjectRef": bound, "audiences": ["vault"]}))).await.expect(201);
+    a.post(&token, &vault).await.expect(201);
     // Another account is none of the node's business.
     admin.post(&format!("{CORE}/serviceaccounts"), &json!({"metadata": {"name": "other"}})).await.expect(201);
     let other = format!("{CORE}/serviceaccounts/other/token");

@@ -87,21 +87,23 @@ impl NodeRestriction {
         let claim = references::volume_claim(pod, volume);
         if !claim.is_empty() {
             let namespace = Meta::of(pod).namespace();
-            let claim = found(&self.claims, &format!("{namespace}/{claim}"), "persistentvolumeclaims", &claim).await?;
+            let claim =
+                found(&self.claims, &format!("{namespace}/{claim}"), "", "persistentvolumeclaim", &claim).await?;
             let name = claim.text_at(&["spec", "volumeName"]);
-            let volume = found(&self.volumes, name, "persistentvolumes", name).await?;
+            let volume = found(&self.volumes, name, "", "persistentvolume", name).await?;
             driver = volume.text_at(&["spec", "csi", "driver"]).to_owned();
         }
         if driver.is_empty() {
             return Ok(false);
         }
-        let driver = found(&self.drivers, &driver, "csidrivers", &driver).await?;
+        let driver = found(&self.drivers, &driver, "storage.k8s.io", "csidriver", &driver).await?;
         let requests = driver.field("spec").map(|spec| spec.items("tokenRequests")).unwrap_or_default();
         Ok(requests.iter().any(|request| request.text("audience") == audience))
     }
 }
 
-async fn found(lookup: &Lookup, key: &str, plural: &str, name: &str) -> Result<Value, No> {
-    let missing = || No::Because(Status::not_found(&GroupResource::new("", plural), name).message);
+/// Kubernetes' index names what it does not find in the singular.
+async fn found(lookup: &Lookup, key: &str, group: &str, singular: &str, name: &str) -> Result<Value, No> {
+    let missing = || No::Because(Status::not_found(&GroupResource::new(group, singular), name).message);
     lookup.get(key).await?.ok_or_else(missing)
 }
