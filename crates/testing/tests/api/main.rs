@@ -17,6 +17,7 @@ mod kubectl_shows;
 mod lists;
 mod load;
 mod sharing;
+mod stream_protocols;
 mod streams;
 mod watches;
 mod writes;
