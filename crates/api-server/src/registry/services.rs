@@ -23,7 +23,7 @@ use object_model::{
     field::{Errors, Path},
     identity::GroupKind,
     meta::Meta,
-    status::Status,
+    status::{Reason, Status},
     value::Fields,
 };
 use ports::{Ports, Wrong};
@@ -274,7 +274,9 @@ fn refused(service: &Value, wrong: Wrong) -> Status {
             errors.invalid(&root.child("spec").child("ports").index(index).child("nodePort"), port, why);
             invalid(service, &errors)
         }
-        Wrong::Other(why) => Status::internal(why),
+        Wrong::Full(why) => Status::internal(why),
+        // Kubernetes gives no reason for these.
+        Wrong::Other(why) => Status::failure(500, Reason::UNKNOWN, why, None),
     }
 }
 

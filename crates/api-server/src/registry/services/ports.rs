@@ -22,7 +22,13 @@ pub struct Ports {
 /// Why a Service cannot have the ports it wants.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wrong {
-    Port { index: usize, port: i64, why: String },
+    Port {
+        index: usize,
+        port: i64,
+        why: String,
+    },
+    /// No port is left.
+    Full(String),
     Other(String),
 }
 
@@ -94,7 +100,7 @@ impl Ports {
     }
 
     fn any(&mut self) -> Result<i64, Wrong> {
-        self.next().ok_or_else(|| Wrong::Other(format!("failed to allocate a nodePort: {FULL}")))
+        self.next().ok_or_else(|| Wrong::Full(format!("failed to allocate a nodePort: {FULL}")))
     }
 
     fn claim(&mut self, port: i64) -> Result<(), String> {

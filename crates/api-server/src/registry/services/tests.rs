@@ -62,7 +62,7 @@ fn ports_of_one_number_share_and_others_do_not() {
     let range = "provided port is not in the valid range. The range of valid ports is 30000-32767";
     assert_eq!(claim(80), refused(80, range));
     let mut full = Ports::new((30000..=32767).collect(), false);
-    let none = Err(Wrong::Other("failed to allocate a nodePort: range is full".to_owned()));
+    let none = Err(Wrong::Full("failed to allocate a nodePort: range is full".to_owned()));
     assert_eq!(full.for_new(&mut [json!({"port": 80})], true), none);
 }
 
