@@ -17,7 +17,7 @@ use crate::{
     body::{Body, RequestBody},
     context::{RequestContext, TakenSeats, User},
     fairness::Sorted,
-    filters::{compression, warnings},
+    filters::{compression, impersonation, warnings},
     handlers::{self, respond},
     request_info::RequestInfo,
 };
@@ -79,11 +79,23 @@ async fn permitted(
     mut record: Option<&mut Record>,
     user: Arc<User>,
     info: &RequestInfo,
-    request: Request<RequestBody>,
+    mut request: Request<RequestBody>,
 ) -> Result<Response<Body>, Status> {
     if let Some(record) = &mut record {
         record.received().await?;
     }
+    server.authentication.forget(request.headers_mut());
+    let user = match impersonation::take(request.headers_mut())? {
+        Some(wanted) => {
+            let attributes = Attributes::of_request(&user, info, request.uri().query().unwrap_or_default());
+            let wanted = impersonation::act_as(&server.authorization, &attributes, &wanted).await?;
+            if let Some(record) = &mut record {
+                record.impersonates(&wanted);
+            }
+            wanted
+        }
+        None => user,
+    };
     // Streams last as long as both ends want, and would keep their seats.
     let unlimited = info.is_long_running() && info.verb != "watch";
     let (sorted, entered) = match unlimited {

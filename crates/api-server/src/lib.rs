@@ -13,6 +13,7 @@ pub mod body;
 mod bootstrap;
 mod builtin;
 pub mod catalogue;
+pub mod certificates;
 mod chain;
 pub mod clock;
 pub mod config_file;

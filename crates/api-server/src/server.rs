@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use hyper::{Request, Response, body::Incoming};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
+use object_model::status::Status;
+use serde_json::Value;
 use storage::{Error, Store};
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +19,7 @@ use crate::{
     chain,
     context::User,
     fairness::Fairness,
+    handlers::respond,
     health::Health,
     metrics::Metrics,
     openapi::OpenApi,
@@ -82,6 +85,30 @@ impl Server {
     /// Answers a request of a component in this process, which takes the same road as everybody's.
     pub async fn call(self: &Arc<Self>, user: Arc<User>, request: Request<RequestBody>) -> Response<Body> {
         chain::handle(self.clone(), Identity::Local(user), request).await
+    }
+
+    /// The same for a component that sends and reads JSON, and goes by the last part of its name.
+    pub async fn exchange(
+        self: &Arc<Self>,
+        user: &Arc<User>,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> (StatusCode, Value) {
+        let program = user.name.rsplit(':').next().unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::USER_AGENT, program)
+            .body(RequestBody::Whole(body.to_string().into()));
+        let response = match request {
+            Ok(request) => self.call(user.clone(), request).await,
+            Err(error) => respond::status(&Status::bad_request(error.to_string())),
+        };
+        let code = response.status();
+        let bytes = response.into_body().collect().await;
+        (code, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
     /// No longer ready, and watches end, so that connections can.

@@ -10,8 +10,10 @@ use std::{
 
 use anyhow::Context;
 use api_server::{
-    Server, authentication,
+    Server,
+    authentication::{self, token_secrets},
     authorization::configuration::Configuration,
+    certificates::{self, Signing},
     encryption,
     serving::{
         self, ServerCertificate,
@@ -41,6 +43,8 @@ pub struct Settings {
     pub address: SocketAddr,
     pub store: StoreChoice,
     pub authentication: authentication::Settings,
+    /// Whether the controllers run in this process.
+    pub controllers: bool,
     pub encryption: EncryptionChoice,
     pub audit: Option<api_server::audit::Settings>,
     pub limits: api_server::fairness::Limits,
@@ -84,7 +88,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let (encrypted, rules) = encrypt(store.store.clone(), &settings)?;
     let _pid = PidFile::write(&settings.data_dir)?;
 
-    let authority = Authority::open(&settings.data_dir.join("pki"))?;
+    let authority = Arc::new(Authority::open(&settings.data_dir.join("pki"))?);
     let names = server_names(address.ip());
     let certificate = Arc::new(ServerCertificate::new(&authority, &names)?);
     let tls = Arc::new(serving::server_config(certificate.clone())?);
@@ -105,6 +109,11 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let server = Server::start(encrypted.clone(), api).await.context("cannot start the API server")?;
     let stop = CancellationToken::new();
     let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
+    if settings.controllers {
+        let authority_pem = authority.certificate_pem().to_owned();
+        tokio::spawn(certificates::run(server.clone(), Signing::new(authority.clone())));
+        tokio::spawn(token_secrets::run(server.clone(), authority_pem));
+    }
     let renewal = tokio::spawn(renew(authority, certificate, agents, names));
     let rewriting = tokio::spawn(encryption::keep(encrypted, rules, settings.encryption.reload));
     say(&format!("API ready on https://{address} after {} ms", started.elapsed().as_millis()));
@@ -136,7 +145,7 @@ fn remember(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
 }
 
 /// Keeps the server's certificates young for as long as it runs.
-async fn renew(authority: Authority, certificate: Arc<ServerCertificate>, agents: Arc<Agents>, names: Names) {
+async fn renew(authority: Arc<Authority>, certificate: Arc<ServerCertificate>, agents: Arc<Agents>, names: Names) {
     loop {
         tokio::time::sleep(ServerCertificate::lifetime()).await;
         if let Err(error) = certificate.renew(&authority, &names) {

@@ -12,6 +12,8 @@ use std::{
 
 use api_server::{
     Server, Settings,
+    authentication::token_secrets,
+    certificates::{self, Signing},
     serving::{
         self, ServerCertificate,
         authority::{Authority, Names},
@@ -75,7 +77,8 @@ impl TestServer {
         store: Arc<dyn Store>,
         change: impl FnOnce(&mut Settings, &Path) + Send + 'static,
     ) -> Self {
-        let authority = Authority::open(&folder.path().join("pki")).expect("an authority");
+        let authority = Arc::new(Authority::open(&folder.path().join("pki")).expect("an authority"));
+        let signing = authority.clone();
         let names = Names { dns: vec!["localhost".into()], addresses: vec![Ipv4Addr::LOCALHOST.into()] };
         let certificate = Arc::new(ServerCertificate::new(&authority, &names).expect("a certificate"));
         let tls = Arc::new(serving::server_config(certificate).expect("TLS settings"));
@@ -92,6 +95,8 @@ impl TestServer {
             settings.agents = Some(agents);
             change(&mut settings, &path);
             let server = Server::start(kept, settings).await.expect("the server starts");
+            tokio::spawn(certificates::run(server.clone(), Signing::new(signing.clone())));
+            tokio::spawn(token_secrets::run(server.clone(), signing.certificate_pem().to_owned()));
             tokio::spawn(serving::serve(listener, tls, server.clone(), stopped, STOP_WITHIN));
             (address, server)
         });

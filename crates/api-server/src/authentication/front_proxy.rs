@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hyper::HeaderMap;
+use hyper::{HeaderMap, header::HeaderValue};
 use rustls::pki_types::CertificateDer;
 
 use super::{Authenticator, Denied, Error, authenticated, client_certificate::Authorities};
@@ -47,17 +47,17 @@ impl FrontProxy {
     }
 
     fn user(&self, headers: &HeaderMap) -> Option<User> {
-        let text = |names: &[String]| {
-            let values = names.iter().filter_map(|name| headers.get(name)?.to_str().ok());
-            values.map(str::to_owned).find(|value| !value.is_empty())
+        let one = |names: &[String]| {
+            let mut values = names.iter().filter_map(|name| headers.get(name).map(text));
+            values.find(|value| !value.is_empty())
         };
-        let name = text(&self.settings.user_headers)?;
+        let name = one(&self.settings.user_headers)?;
         let groups = self.settings.group_headers.iter().flat_map(|name| headers.get_all(name));
-        let groups = groups.filter_map(|value| value.to_str().ok()).filter(|group| !group.is_empty());
+        let groups = groups.map(text).filter(|group| !group.is_empty());
         Some(User {
             name,
-            uid: text(&self.settings.uid_headers).unwrap_or_default(),
-            groups: groups.map(str::to_owned).collect(),
+            uid: one(&self.settings.uid_headers).unwrap_or_default(),
+            groups: groups.collect(),
             extra: extra(headers, &self.settings.extra_prefixes),
         })
     }
@@ -74,6 +74,23 @@ impl Authenticator for FrontProxy {
         }
         Ok(self.user(headers).map(authenticated))
     }
+
+    fn forget(&self, headers: &mut HeaderMap) {
+        let Settings { user_headers, uid_headers, group_headers, extra_prefixes, .. } = &self.settings;
+        for name in [user_headers, uid_headers, group_headers].into_iter().flatten() {
+            headers.remove(name);
+        }
+        let is_extra = |name: &str| extra_prefixes.iter().any(|prefix| name.starts_with(&prefix.to_ascii_lowercase()));
+        let told: Vec<_> = headers.keys().filter(|name| is_extra(name.as_str())).cloned().collect();
+        for name in told {
+            headers.remove(name);
+        }
+    }
+}
+
+/// What a header says. One that is no text is not left out, since leaving out who somebody is can make them somebody else.
+pub fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
 /// What headers with one of these prefixes say: their names without it are keys, and may be percent encoded.
@@ -82,8 +99,7 @@ pub fn extra(headers: &HeaderMap, prefixes: &[String]) -> Vec<(String, Vec<Strin
     for prefix in prefixes.iter().map(|prefix| prefix.to_ascii_lowercase()) {
         for name in headers.keys() {
             let Some(key) = name.as_str().strip_prefix(&prefix) else { continue };
-            let values: Vec<String> =
-                headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned).collect();
+            let values: Vec<String> = headers.get_all(name).iter().map(text).collect();
             let key = decoded(key);
             match extra.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, known)) => known.extend(values),

@@ -12,9 +12,10 @@ use super::{
     bootstrap_tokens::{data, same},
     jws,
     live::Live,
-    service_accounts::{self, Found, Reference, ServiceAccounts, user_name},
+    service_accounts::{Found, Reference, ServiceAccounts, user_name},
     tokens::{Known, TokenAuthenticator},
 };
+use crate::context::User;
 
 const ISSUER: &str = "kubernetes/serviceaccount";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
@@ -94,7 +95,7 @@ impl TokenAuthenticator for LegacyTokens {
                  the TokenRequest API, or remove the label {INVALID_SINCE} from the secret"
             )));
         }
-        let user = service_accounts::user(&namespace, &Reference { name, uid });
+        let user = User { uid, ..User::service_account(&namespace, &name) };
         Ok(Some(Known { rests_on, ..Known::plain(user) }))
     }
 }

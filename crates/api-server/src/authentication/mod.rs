@@ -20,6 +20,7 @@ pub mod oidc;
 pub mod service_accounts;
 mod settings;
 pub mod token_file;
+pub mod token_secrets;
 pub mod tokens;
 pub mod webhook;
 
@@ -91,6 +92,9 @@ pub enum Error {
 pub trait Authenticator: Send + Sync {
     /// The user, `None` if this way does not apply, or why it is not the user it says.
     async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Denied>;
+
+    /// Takes what this way goes by out of a request.
+    fn forget(&self, _: &mut HeaderMap) {}
 }
 
 /// All ways, in order.
@@ -139,6 +143,11 @@ impl Authentication {
         ways.push(Box::new(tokens::Bearer(tokens.clone())));
         let anonymous = Anonymous::new(configuration.anonymous, settings.anonymous)?;
         Ok(Self { ways, tokens, service_accounts, anonymous })
+    }
+
+    /// Takes the credentials out of a request that has been authenticated: nothing behind may pass them on.
+    pub fn forget(&self, headers: &mut HeaderMap) {
+        self.ways.iter().for_each(|way| way.forget(headers));
     }
 
     pub async fn authenticate(

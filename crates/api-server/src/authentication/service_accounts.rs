@@ -30,7 +30,9 @@ const LEEWAY: i64 = 60;
 const USUAL_SECONDS: i64 = 3607;
 /// How long such a token lives, for programs that read theirs only once.
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
-pub const USER_PREFIX: &str = "system:serviceaccount:";
+const USER_PREFIX: &str = "system:serviceaccount:";
+/// Says on which node the pod of a token is.
+pub const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// A name with the uid of the object that has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -219,7 +221,7 @@ impl ServiceAccounts {
             tell(CREDENTIAL_ID, format!("JTI={id}"));
         }
         if let Some(node) = node.filter(|node| !node.name.is_empty()) {
-            tell("authentication.kubernetes.io/node-name", node.name);
+            tell(NODE_NAME, node.name);
             if !node.uid.is_empty() {
                 tell("authentication.kubernetes.io/node-uid", node.uid);
             }
@@ -228,7 +230,7 @@ impl ServiceAccounts {
             tell("authentication.kubernetes.io/pod-name", pod.name);
             tell("authentication.kubernetes.io/pod-uid", pod.uid);
         }
-        let user = User { extra, ..user(namespace, &account) };
+        let user = User { uid: account.uid, extra, ..User::service_account(namespace, &account.name) };
         Ok(Known { user, audiences: None, until: Some(until), rests_on })
     }
 }
@@ -273,6 +275,7 @@ impl Found {
     }
 }
 
+/// The user that a service account acts as.
 pub fn user_name(namespace: &str, name: &str) -> String {
     format!("{USER_PREFIX}{namespace}:{name}")
 }
@@ -288,15 +291,6 @@ pub fn split_user_name(user: &str) -> Option<(&str, &str)> {
     let valid =
         object_model::names::dns_label(namespace).is_empty() && object_model::names::dns_subdomain(name).is_empty();
     valid.then_some((namespace, name))
-}
-
-pub(super) fn user(namespace: &str, account: &Reference) -> User {
-    User {
-        name: user_name(namespace, &account.name),
-        uid: account.uid.clone(),
-        groups: groups(namespace),
-        extra: Vec::new(),
-    }
 }
 
 /// Checks when a token is good, and says until when.

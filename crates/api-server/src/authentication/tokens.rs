@@ -11,7 +11,10 @@ use std::{
 
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use hyper::{HeaderMap, header};
+use hyper::{
+    HeaderMap,
+    header::{self, HeaderValue},
+};
 use ring::{
     hmac::{self, HMAC_SHA256},
     rand::SystemRandom,
@@ -166,6 +169,20 @@ impl Authenticator for Bearer {
             Some(token) => self.0.user(&token).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    fn forget(&self, headers: &mut HeaderMap) {
+        headers.remove(header::AUTHORIZATION);
+        let offered = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+        let offered: Vec<&str> = offered.flat_map(|value| value.split(',')).map(str::trim).collect();
+        if !offered.iter().any(|protocol| protocol.starts_with(WEBSOCKET_PREFIX)) {
+            return;
+        }
+        let kept: Vec<&str> = offered.into_iter().filter(|p| !p.starts_with(WEBSOCKET_PREFIX)).collect();
+        match HeaderValue::from_str(&kept.join(", ")) {
+            Ok(value) if !kept.is_empty() => headers.insert(header::SEC_WEBSOCKET_PROTOCOL, value),
+            _ => headers.remove(header::SEC_WEBSOCKET_PROTOCOL),
+        };
     }
 }
 

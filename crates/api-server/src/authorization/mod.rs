@@ -213,7 +213,7 @@ impl Authorizer for AlwaysDeny {
     }
 }
 
-fn refusal(attributes: &Attributes<'_>, why: &str) -> Status {
+pub(crate) fn refusal(attributes: &Attributes<'_>, why: &str) -> Status {
     let Attributes { user, verb, group, resource, namespace, .. } = attributes;
     let because = if why.is_empty() { String::new() } else { format!(": {why}") };
     if !attributes.is_resource {

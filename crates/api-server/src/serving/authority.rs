@@ -9,13 +9,18 @@ use std::{
     net::IpAddr,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls::{
+    crypto::ring::sign::any_supported_type,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    sign::SigningKey,
+};
 use time::{Duration, OffsetDateTime};
 
 const AUTHORITY_YEARS: i64 = 10;
@@ -34,6 +39,7 @@ pub enum Error {
 pub struct Authority {
     certificate_pem: String,
     issuer: Issuer<'static, KeyPair>,
+    key: Arc<dyn SigningKey>,
 }
 
 /// A certificate with its key.
@@ -64,7 +70,10 @@ impl Authority {
         let pair =
             KeyPair::from_pem(&key_pem).map_err(|e| Error::Unusable { path: key.clone(), reason: e.to_string() })?;
         let certificate_pem = read(&certificate)?;
-        Ok(Self { certificate_pem, issuer: Issuer::new(authority_params(), pair) })
+        let unusable = |reason: String| Error::Unusable { path: key.clone(), reason };
+        let der = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(|e| unusable(e.to_string()))?;
+        let key = any_supported_type(&der).map_err(|e| unusable(e.to_string()))?;
+        Ok(Self { certificate_pem, issuer: Issuer::new(authority_params(), pair), key })
     }
 
     /// The authority's own certificate, which clients trust.
@@ -75,6 +84,10 @@ impl Authority {
     pub fn certificate(&self) -> Result<CertificateDer<'static>, Error> {
         CertificateDer::from_pem_slice(self.certificate_pem.as_bytes())
             .map_err(|e| Error::Unusable { path: "ca.crt".into(), reason: e.to_string() })
+    }
+
+    pub fn signing_key(&self) -> &dyn SigningKey {
+        &*self.key
     }
 
     pub fn server(&self, names: &Names) -> Result<Leaf, Error> {

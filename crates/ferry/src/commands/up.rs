@@ -75,6 +75,7 @@ impl Up {
         };
         let authorization = self.authorization.configuration()?;
         let settings = Settings {
+            controllers: !self.disable.iter().any(|name| name == "controllers"),
             authentication: self.authentication.settings(&self.data_dir)?,
             kubeconfig: self.kubeconfig.unwrap_or_else(|| self.data_dir.join("kubeconfig.yaml")),
             data_dir: self.data_dir,

@@ -345,15 +345,39 @@ async fn bootstrap_tokens() {
 #[tokio::test]
 async fn tokens_in_secrets() {
     let case = Case::new().await;
-    let account = case.admin.get("/api/v1/namespaces/n/serviceaccounts/a").await.expect(200);
-    // Without the controller that fills such Secrets, a token is not there until somebody writes one.
-    let annotations = json!({"kubernetes.io/service-account.name": "a", "kubernetes.io/service-account.uid": account["metadata"]["uid"]});
+    let annotations = json!({"kubernetes.io/service-account.name": "a"});
     let secret = json!({
         "metadata": {"name": "held", "annotations": annotations}, "type": "kubernetes.io/service-account-token",
-        "data": {"token": STANDARD.encode("nonsense")},
     });
-    case.secret("n", &secret).await;
-    assert_eq!(case.why_not("nonsense").await, "invalid bearer token");
+    let path = "/api/v1/namespaces/n/secrets";
+    let made = case.admin.post(path, &secret).await.expect(201);
+    let mut watch =
+        case.admin.watch(&format!("{path}?watch=1&resourceVersion={}", super::version(&made))).await.unwrap();
+    let filled = watch.next().await.expect("the controller fills it")["object"].clone();
+    let decoded = |key: &str| String::from_utf8(STANDARD.decode(text(&filled["data"][key])).unwrap()).unwrap();
+    assert_eq!(decoded("namespace"), "n");
+    assert!(decoded("ca.crt").contains("BEGIN CERTIFICATE"));
+    let token = decoded("token");
+    assert_eq!(case.review(&token, &[]).await["user"]["username"], "system:serviceaccount:n:a");
+    assert!(case.review(&token, &["vault"]).await["authenticated"].is_null());
+    let client = case.nobody().bearing(&token);
+    assert!(known(&client).await);
+
+    let held = format!("{path}/held");
+    let invalid = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}});
+    case.admin.patch(&held, testing::client::MERGE_PATCH, &invalid).await.expect(200);
+    assert!(case.why_not(&token).await.contains("has been marked invalid"));
+    let valid = json!({"metadata": {"labels": null}});
+    case.admin.patch(&held, testing::client::MERGE_PATCH, &valid).await.expect(200);
+    assert!(known(&client).await);
+    case.admin.delete("/api/v1/namespaces/n/serviceaccounts/a").await.expect(200);
+    assert!(!known(&client).await);
+    while let Some(event) = watch.next().await {
+        if event["type"] == "DELETED" {
+            break;
+        }
+    }
+    assert_eq!(case.admin.get(&held).await.code, 404);
 }
 
 #[tokio::test]
@@ -404,4 +428,150 @@ async fn front_proxies() {
     assert_eq!(who(&speaks_for(&case.admin)).await.expect("the administrator is known")["username"], "test-admin");
     assert_eq!(who(&speaks_for(&case.nobody())).await, None);
     assert!(speaks_for(&case.nobody()).get("/api/v1/nodes").await.refused(403).contains("system:anonymous"));
+}
+
+/// Lets a user do what the rules say, everywhere.
+async fn allow(case: &Case, user: &str, rules: Value) {
+    let role = json!({"metadata": {"name": user}, "rules": rules});
+    case.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await.expect(201);
+    let binding = json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    });
+    case.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await.expect(201);
+    // Permissions follow the store a moment later.
+    case.admin.get("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings").await.expect(200);
+}
+
+#[tokio::test]
+async fn acting_as_others() {
+    let case = Case::new().await;
+    let as_ada = case.admin.saying("impersonate-user", "ada");
+    let user = who(&as_ada).await.expect("the administrator may be anybody");
+    assert_eq!(user["username"], "ada");
+    assert_eq!(user["groups"], json!(["system:authenticated"]));
+    assert_eq!(user["extra"], Value::Null, "nothing of the administrator is left");
+    assert!(as_ada.get("/api/v1/nodes").await.refused(403).contains("User \"ada\" cannot list"));
+    let whole = as_ada.saying("impersonate-uid", "7").saying("impersonate-group", "readers");
+    let whole = whole.saying("impersonate-extra-acme.com%2Fteam", "blue");
+    let user = who(&whole).await.expect("with all that belongs to it");
+    assert_eq!((&user["uid"], &user["groups"]), (&"7".into(), &json!(["readers", "system:authenticated"])));
+    assert_eq!(user["extra"], json!({"acme.com/team": ["blue"]}));
+    let account = case.admin.saying("impersonate-user", "system:serviceaccount:n:a");
+    let groups = json!(["system:serviceaccounts", "system:serviceaccounts:n", "system:authenticated"]);
+    assert_eq!(who(&account).await.unwrap()["groups"], groups);
+    let anonymous = case.admin.saying("impersonate-user", "system:anonymous");
+    assert_eq!(anonymous.get("/api/v1/nodes").await.code, 403);
+    assert!(
+        case.admin.saying("impersonate-group", "g").get("/api").await.refused(400).contains("without impersonating")
+    );
+
+    // Without permission; with the old one; with one for a single verb.
+    let eve = case.server.client_of("eve", "people");
+    let refused = eve.saying("impersonate-user", "ada").get("/api/v1/nodes").await.refused(403);
+    assert!(refused.contains("User \"eve\" cannot impersonate-on:user-info:list resource \"nodes\""), "{refused}");
+    assert_eq!(who(&eve.saying("impersonate-user", "ada")).await, None);
+    let old = json!([{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["ada"]}]);
+    allow(&case, "bob", old).await;
+    let bob = case.server.client_of("bob", "people");
+    assert_eq!(who(&bob.saying("impersonate-user", "ada")).await.expect("allowed by name")["username"], "ada");
+    assert_eq!(who(&bob.saying("impersonate-user", "admin")).await, None);
+    let masters = bob.saying("impersonate-user", "ada").saying("impersonate-group", "system:masters");
+    assert_eq!(masters.get("/api/v1/nodes").await.code, 403);
+    let narrow = json!([
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "verbs": ["impersonate:user-info"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["impersonate-on:user-info:create"]},
+    ]);
+    allow(&case, "carol", narrow).await;
+    let carol = case.server.client_of("carol", "people").saying("impersonate-user", "ada");
+    assert_eq!(who(&carol).await.expect("for this request")["username"], "ada");
+    assert!(carol.get("/api/v1/nodes").await.refused(403).contains("User \"carol\" cannot"));
+    let node = case.server.client_of("carol", "people").saying("impersonate-user", "system:node:n");
+    assert_eq!(who(&node).await, None);
+}
+
+/// A CertificateSigningRequest, and the key it is for.
+fn asked(name: &str, user: &str, group: &str, signer: &str) -> (Value, rcgen::KeyPair) {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, group);
+    params.distinguished_name.push(rcgen::DnType::CommonName, user);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let pem = params.serialize_request(&key).unwrap().pem().unwrap();
+    let usages = json!(["client auth", "digital signature", "key encipherment"]);
+    let spec =
+        json!({"request": STANDARD.encode(pem), "signerName": signer, "usages": usages, "expirationSeconds": 3600});
+    (json!({"metadata": {"name": name}, "spec": spec}), key)
+}
+
+/// Waits for the request to have a certificate, and comes back as whom it makes.
+async fn certified(case: &Case, made: &Value, key: &rcgen::KeyPair) -> Client {
+    let name = text(&made["metadata"]["name"]);
+    let path = format!("{CSRS}?watch=1&fieldSelector=metadata.name={name}&resourceVersion={}", super::version(made));
+    let mut watch = case.admin.watch(&path).await.expect("a watch");
+    let certificate = loop {
+        let status = watch.next().await.expect("an event")["object"]["status"].clone();
+        assert!(!status.to_string().contains("Failed"), "{status}");
+        if status["certificate"].is_string() {
+            break STANDARD.decode(text(&status["certificate"])).unwrap();
+        }
+    };
+    let leaf = api_server::serving::authority::Leaf {
+        certificate_pem: String::from_utf8(certificate).unwrap(),
+        key_pem: key.serialize_pem(),
+    };
+    Client::new(case.server.address, Trust::stranger(&case.authority(), &leaf))
+}
+
+const CSRS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+#[tokio::test]
+async fn certificates_on_request() {
+    let case = Case::new().await;
+    // Somebody asks, the administrator approves.
+    let (request, key) = asked("ada", "ada", "readers", "kubernetes.io/kube-apiserver-client");
+    let mut made = case.admin.post(CSRS, &request).await.expect(201);
+    let id = text(&made["spec"]["extra"]["authentication.kubernetes.io/credential-id"][0]);
+    assert!(id.starts_with("X509SHA256="), "{made}");
+    made["status"] = json!({"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "message": ""}]});
+    case.admin.put(&format!("{CSRS}/ada/approval"), &made).await.expect(200);
+    let ada = certified(&case, &made, &key).await;
+    let user = who(&ada).await.expect("ada is known");
+    assert_eq!((&user["username"], &user["groups"]), (&"ada".into(), &json!(["readers", "system:authenticated"])));
+
+    // A machine joins with a bootstrap token: nobody needs to approve.
+    let secret = json!({
+        "metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token",
+        "stringData": {"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"},
+    });
+    case.secret("kube-system", &secret).await;
+    for (name, role) in [
+        ("join", "system:node-bootstrapper"),
+        ("approve", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
+    ] {
+        let binding = json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}],
+        });
+        case.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await.expect(201);
+    }
+    case.admin.get("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings").await.expect(200);
+    let joining = case.nobody().bearing("abcdef.0123456789abcdef");
+    let (request, key) = asked("node", "system:node:n1", "system:nodes", "kubernetes.io/kube-apiserver-client-kubelet");
+    let made = joining.post(CSRS, &request).await.expect(201);
+    assert_eq!(made["spec"]["username"], "system:bootstrap:abcdef");
+    let node = certified(&case, &made, &key).await;
+    assert_eq!(who(&node).await.expect("the node is known")["username"], "system:node:n1");
+
+    // Approved by mistake, and not what the signer signs.
+    let (request, _) = asked("wrong", "system:node:n2", "people", "kubernetes.io/kube-apiserver-client-kubelet");
+    let mut made = case.admin.post(CSRS, &request).await.expect(201);
+    made["status"] = json!({"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "message": ""}]});
+    let made = case.admin.put(&format!("{CSRS}/wrong/approval"), &made).await.expect(200);
+    let path = format!("{CSRS}?watch=1&fieldSelector=metadata.name=wrong&resourceVersion={}", super::version(&made));
+    let mut watch = case.admin.watch(&path).await.expect("a watch");
+    let failed = watch.next().await.expect("an event")["object"]["status"]["conditions"].to_string();
+    assert!(failed.contains("subject organization is not system:nodes"), "{failed}");
 }

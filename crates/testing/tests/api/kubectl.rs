@@ -218,3 +218,32 @@ async fn asks_what_may_be_done() {
     }
     assert!(!kubectl.can_i(&ann, "--list -n default").contains("secrets"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn identities_with_kubectl() {
+    let Some(kubectl) = Kubectl::new().await else { return };
+    let k = |arguments: &str| kubectl.run(arguments);
+    k("create serviceaccount robot");
+    let token = k("create token robot --duration=15m");
+    assert_eq!(token.split('.').count(), 3);
+    let me = k("auth whoami -o jsonpath={.status.userInfo.username}");
+    assert_eq!(me, "ferry-admin");
+    let robot = k("auth whoami --as=system:serviceaccount:default:robot -o jsonpath={.status.userInfo.groups}");
+    assert_eq!(robot, r#"["system:serviceaccounts","system:serviceaccounts:default","system:authenticated"]"#);
+    assert!(k("auth whoami").contains("Username") && k("auth whoami").contains("ferry-admin"));
+
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "ada");
+    let pem = params.serialize_request(&rcgen::KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    let request = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, pem);
+    let spec = serde_json::json!({"request": request, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]});
+    let object = serde_json::json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "ada"}, "spec": spec,
+    });
+    kubectl.write("csr.json", &object);
+    k("create -f csr.json");
+    assert!(k("get csr ada").contains("Pending"));
+    assert_eq!(k("certificate approve ada"), "certificatesigningrequest.certificates.k8s.io/ada approved");
+    k("wait --for=jsonpath={.status.certificate} csr/ada --timeout=30s");
+    assert!(k("get csr ada").contains("Approved,Issued"));
+}

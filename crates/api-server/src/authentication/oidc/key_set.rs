@@ -33,7 +33,7 @@ pub struct KeySet {
 
 enum Source {
     File(PathBuf),
-    Issuer { url: String, authority: Option<Vec<u8>>, discovery: Client },
+    Issuer { url: String, authority: Option<Vec<u8>>, discovery: Box<Client> },
 }
 
 impl KeySet {
@@ -47,7 +47,7 @@ impl KeySet {
                     "" => format!("{}/.well-known/openid-configuration", issuer.url.trim_end_matches('/')),
                     given => given.to_owned(),
                 };
-                let discovery = Client::new(&Peer::new(document, authority.clone()), TIMEOUT)?;
+                let discovery = Box::new(Client::new(&Peer::new(document, authority.clone()), TIMEOUT)?);
                 Source::Issuer { url: issuer.url.clone(), authority, discovery }
             }
         };

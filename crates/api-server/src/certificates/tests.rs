@@ -1,0 +1,90 @@
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+use rustls::{RootCertStore, pki_types::UnixTime, server::WebPkiClientVerifier};
+
+use super::*;
+use crate::authentication::client_certificate::Presented;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn asked(name: &str, organisation: &str, dns: &[&str]) -> Value {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, organisation);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.subject_alt_names = dns.iter().map(|name| SanType::DnsName((*name).try_into().unwrap())).collect();
+    let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    json!({"spec": {"request": STANDARD.encode(pem)}})
+}
+
+fn read(name: &str, organisation: &str, dns: &[&str]) -> Request {
+    Request::read(&asked(name, organisation, dns)).unwrap()
+}
+
+#[test]
+fn signed_certificates_are_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::open(folder.path()).unwrap();
+    let request = read("system:node:n", "system:nodes", &["n.example"]);
+    let usages = ["client auth", "digital signature", "key encipherment"];
+    let pem = issue::sign(&request, &usages, DAY, &authority, SystemTime::now()).unwrap();
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate().unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+    verifier.verify_client_cert(&certificate, &[], UnixTime::now()).unwrap();
+    assert_eq!(Presented::read(std::slice::from_ref(&certificate)).unwrap().common_name(), "system:node:n");
+    let (_, read) = X509Certificate::from_der(&certificate).unwrap();
+    assert!(read.validity().is_valid() && !read.is_ca());
+    assert!(read.subject_alternative_name().unwrap().is_some());
+    let usage = read.key_usage().unwrap().unwrap().value;
+    assert!(usage.digital_signature() && usage.key_encipherment() && !usage.key_cert_sign());
+    let lives = read.validity().not_after.timestamp() - read.validity().not_before.timestamp();
+    assert_eq!(lives, DAY.as_secs().cast_signed());
+}
+
+#[test]
+fn signers_are_particular() {
+    let node = read("system:node:n", "system:nodes", &[]);
+    let serving = read("system:node:n", "system:nodes", &["n"]);
+    let usages = |purpose: &'static str| [purpose, "digital signature", "key encipherment"];
+    let refused =
+        |request: &Request, signer: &str, usages: &[&str]| request.judged_by(signer, usages).unwrap().unwrap_err();
+    assert_eq!(node.judged_by(KUBELET_CLIENT, &usages("client auth")), Some(Ok(())));
+    assert_eq!(node.judged_by(KUBELET_CLIENT, &usages("client auth")[..2]), Some(Ok(())));
+    assert_eq!(serving.judged_by(request::KUBELET_SERVING, &usages("server auth")), Some(Ok(())));
+    assert!(refused(&serving, KUBELET_CLIENT, &usages("client auth")).contains("DNS subjectAltNames are not allowed"));
+    assert!(refused(&node, request::KUBELET_SERVING, &usages("server auth")).contains("is required"));
+    assert!(refused(&node, KUBELET_CLIENT, &usages("server auth")).contains("usages did not match"));
+    let other = read("system:node:n", "system:masters", &[]);
+    assert!(refused(&other, KUBELET_CLIENT, &usages("client auth")).contains("organization is not system:nodes"));
+    let other = read("ada", "system:nodes", &[]);
+    assert!(refused(&other, KUBELET_CLIENT, &usages("client auth")).contains("does not begin with system:node:"));
+    assert!(refused(&other, request::API_CLIENT, &["server auth"]).contains("invalid usage"));
+    assert!(refused(&other, request::API_CLIENT, &["digital signature"]).contains("missing required usage"));
+    assert_eq!(other.judged_by("kubernetes.io/legacy-unknown", &[]), None);
+    let mut changed = asked("ada", "x", &[]);
+    let pem = STANDARD.decode(changed["spec"]["request"].as_str().unwrap()).unwrap();
+    let der = rustls::pki_types::CertificateSigningRequestDer::from_pem_slice(&pem).unwrap();
+    let mut der = der.to_vec();
+    let at = der.windows(3).position(|bytes| bytes == b"ada").unwrap();
+    der[at..at + 3].copy_from_slice(b"bob");
+    let pem =
+        format!("-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END CERTIFICATE REQUEST-----\n", STANDARD.encode(der));
+    changed["spec"]["request"] = STANDARD.encode(pem).into();
+    assert!(Request::read(&changed).unwrap_err().contains("not signed by the key"));
+}
+
+#[test]
+fn requests_end() {
+    let at = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let mut request = json!({"metadata": {"creationTimestamp": "1970-01-01T00:00:00Z"}});
+    assert_eq!(ends(&request), Some(at(24 * 3600)));
+    let condition = |kind: &str| json!({"conditions": [{"type": kind, "lastUpdateTime": "1970-01-01T01:00:00Z"}]});
+    for (kind, end) in [("Denied", 2), ("Failed", 2), ("Approved", 25)] {
+        request["status"] = condition(kind);
+        assert_eq!(ends(&request), Some(at(end * 3600)), "{kind}");
+    }
+    request["status"]["certificate"] = "Zm9v".into();
+    assert_eq!(ends(&request), Some(at(2 * 3600)));
+}
