@@ -53,6 +53,13 @@ impl Cluster {
         Client::new(self.address, Trust::admin(&authority))
     }
 
+    /// The numbers in a line of one of the process's files in /proc.
+    fn told_by_linux(&self, file: &str, line: &str) -> Vec<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/{file}", self.process.id())).expect("it runs");
+        let found = text.lines().find_map(|l| l.strip_prefix(line)).unwrap_or_else(|| panic!("no {line} in {text}"));
+        found.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+    }
+
     /// How it ended, which it must within ten seconds.
     fn ended(&mut self) -> Option<i32> {
         let since = Instant::now();
@@ -114,6 +121,26 @@ async fn a_cluster_comes_and_goes() {
     assert!(!data.exists() && !outside.exists(), "every trace is gone");
     let (code, words) = run(&["down", "--purge", "--data-dir", data.to_str().expect("a path")]);
     assert_eq!((code, words.contains("no cluster is running")), (Some(0), true), "{words}");
+}
+
+#[tokio::test]
+async fn idle_connections_cost_little() {
+    const CONNECTIONS: u64 = 200;
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = Cluster::up(folder.path(), &[]);
+    let client = cluster.client(folder.path());
+    assert_eq!(client.get("/livez").await.text(), "ok");
+    let before = cluster.told_by_linux("status", "VmRSS:")[0];
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS {
+        held.push(client.connect(b"http/1.1").await.expect("a connection"));
+    }
+    let grown = cluster.told_by_linux("status", "VmRSS:")[0].saturating_sub(before);
+    assert!(grown < 64 * CONNECTIONS, "{grown} kB for {CONNECTIONS} connections");
+    assert_eq!(client.get("/livez").await.text(), "ok");
+    // There may be as many as the system allows.
+    let limits = cluster.told_by_linux("limits", "Max open files");
+    assert_eq!(limits[0], limits[1], "the soft limit of files is the hard one");
 }
 
 #[tokio::test]

@@ -183,8 +183,8 @@ impl WatchCache {
 
     /// Applies events until the watch ends; `None` when the store was closed.
     ///
-    /// What is there at once is applied together, and its watchers are woken once: then they write it to their connections
-    /// together as well, which is most of what an event costs.
+    /// What is there at once is applied together, and its watchers are woken once, so that they write it to their
+    /// connections together as well.
     async fn follow(&self, mut watch: Watch, from: &mut Revision) -> Option<Error> {
         let mut next = watch.next().await;
         loop {
