@@ -28,6 +28,11 @@ impl User {
         }
     }
 
+    /// A component of the cluster, such as `system:kube-scheduler`.
+    pub fn component(name: &str) -> Self {
+        Self { name: name.to_owned(), groups: vec![AUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
     }

@@ -125,6 +125,11 @@ impl TestServer {
         Client::new(self.address, self.trust.clone())
     }
 
+    /// Somebody without a certificate.
+    pub fn client_of_nobody(&self) -> Client {
+        Client::new(self.address, Trust::nobody(&self.authority()))
+    }
+
     /// A user with a certificate of its own.
     pub fn client_of(&self, user: &str, group: &str) -> Client {
         Client::new(self.address, Trust::user(&self.authority(), user, group))

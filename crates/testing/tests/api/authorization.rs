@@ -146,6 +146,90 @@ async fn the_matrix() {
 }
 
 #[tokio::test]
+async fn nobody_knows_little() {
+    let server = TestServer::embedded().await;
+    let nobody = server.client_of_nobody();
+    for (path, code) in [
+        ("/healthz", 200),
+        ("/livez", 200),
+        ("/readyz", 200),
+        ("/version", 200),
+        ("/", 403),
+        ("/api", 403),
+        ("/apis", 403),
+        ("/metrics", 403),
+        ("/openapi/v3", 403),
+        ("/api/v1/namespaces", 403),
+        ("/api/v1/namespaces/kube-public/configmaps/cluster-info", 403),
+    ] {
+        let answer = nobody.get(path).await;
+        assert_eq!(answer.code, code, "{path}: {}", answer.text());
+    }
+    let review = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/x"}}});
+    let why = nobody.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await.refused(403);
+    assert!(why.contains(r#"User "system:anonymous" cannot create resource"#), "{why}");
+}
+
+/// A service account with a token of its own, as pods have it.
+#[tokio::test]
+async fn service_accounts_with_tokens() {
+    let server = TestServer::embedded().await;
+    let admin = tenants(&server).await;
+    let accounts = "/api/v1/namespaces/red/serviceaccounts";
+    admin.post(accounts, &json!({"metadata": {"name": "robot"}})).await.expect(201);
+    let token = admin.post(&format!("{accounts}/robot/token"), &json!({"spec": {}})).await.expect(201);
+    let bearer = format!("Bearer {}", token["status"]["token"].as_str().expect("a token"));
+    let nobody = server.client_of_nobody();
+    for (path, code) in [
+        ("/api/v1/namespaces/blue/configmaps/c", 200),
+        ("/api/v1/namespaces/blue/configmaps", 403),
+        ("/api/v1/namespaces/red/configmaps/c", 403),
+        ("/apis", 200),
+        ("/.well-known/openid-configuration", 200),
+    ] {
+        let answer = nobody.send(Method::GET, path, &[("authorization", &bearer)], "").await;
+        assert_eq!(answer.code, code, "{path}: {}", answer.text());
+    }
+}
+
+/// What a server finds in its store is completed at start, and nothing is taken away.
+#[tokio::test]
+async fn the_policy_is_repaired_at_start() {
+    let mut server = TestServer::embedded().await;
+    let admin = server.client();
+    let path = |name: &str| format!("{RBAC}/{name}");
+    let empty = json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/mine"]}]});
+    admin.patch(&path("clusterroles/system:discovery"), MERGE_PATCH, &empty).await.expect(200);
+    let own =
+        json!({"rules": [], "metadata": {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}}});
+    admin.patch(&path("clusterroles/system:public-info-viewer"), MERGE_PATCH, &own).await.expect(200);
+    admin
+        .patch(&path("clusterrolebindings/system:basic-user"), MERGE_PATCH, &json!({"subjects": []}))
+        .await
+        .expect(200);
+    admin.delete(&path("clusterroles/system:node-proxier")).await.expect(200);
+    let other = binding("system:discovery", "ClusterRole", "view", user("eve"));
+    admin.delete(&path("clusterrolebindings/system:discovery")).await.expect(200);
+    admin.post(&path("clusterrolebindings"), &other).await.expect(201);
+    server.kill();
+
+    let server = TestServer::start(server.store.clone()).await;
+    let admin = server.client();
+    let discovery = admin.get(&path("clusterroles/system:discovery")).await.expect(200);
+    let urls: Vec<&Value> =
+        discovery["rules"].as_array().expect("rules").iter().map(|r| &r["nonResourceURLs"]).collect();
+    assert!(urls.contains(&&json!(["/mine"])) && urls.len() > 1, "{urls:?}");
+    let protected = admin.get(&path("clusterroles/system:public-info-viewer")).await.expect(200);
+    assert!(protected["rules"].as_array().is_none_or(Vec::is_empty), "{protected}");
+    let bound = admin.get(&path("clusterrolebindings/system:basic-user")).await.expect(200);
+    assert_eq!(bound["subjects"][0]["name"], "system:authenticated");
+    admin.get(&path("clusterroles/system:node-proxier")).await.expect(200);
+    let bound = admin.get(&path("clusterrolebindings/system:discovery")).await.expect(200);
+    assert_eq!(bound["roleRef"]["name"], "system:discovery");
+    server.client_of("eve", "x").get("/apis").await.expect(200);
+}
+
+#[tokio::test]
 async fn refusals_say_why() {
     let server = TestServer::embedded().await;
     tenants(&server).await;

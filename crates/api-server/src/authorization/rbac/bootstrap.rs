@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::future::try_join_all;
+use futures::future::join_all;
 use object_model::{meta::Meta, status::Status, value::Fields};
 use serde_json::{Value, json};
 
@@ -22,7 +22,15 @@ use crate::{
 
 /// Brings the policy in place, and starts to keep gathering roles complete.
 pub async fn reconcile(server: &Arc<Server>, context: &RequestContext) -> Result<(), Status> {
-    try_join_all(policy::objects().into_iter().map(|(plural, object)| one(server, context, plural, object))).await?;
+    let all = policy::objects();
+    let written = join_all(all.iter().map(|(plural, object)| one(server, context, plural, object.clone()))).await;
+    for ((plural, object), result) in all.iter().zip(written) {
+        // One object that cannot be repaired must not keep anybody from repairing it.
+        if let Err(status) = result {
+            let name = Meta::of(object).name();
+            tracing::error!(plural, name, why = status.message, "cannot bring the policy in place");
+        }
+    }
     // Who gathers must not see half of them.
     server.registry.cache.fresh().await.map_err(store_error)?;
     tokio::spawn(aggregation::run(server.clone()));

@@ -42,7 +42,8 @@ impl Escalation {
             return Ok(());
         }
         self.confirm(request, role, &Rule::of_role(role))?;
-        let gathers = |role: &Value| role.at(&["aggregationRule", "clusterRoleSelectors"]).is_some();
+        let gathers =
+            |role: &Value| role.object("aggregationRule").is_some_and(|r| !r.items("clusterRoleSelectors").is_empty());
         if (gathers(role) || request.old.is_some_and(gathers))
             && self.confirm(request, role, &Rule::everything()).is_err()
         {
