@@ -132,16 +132,16 @@ async fn answered(
         decision.annotations().into_iter().for_each(|(key, value)| record.annotate(key, value));
     }
     decision.permit(&attributes)?;
-    if let Some(record) = record {
+    if let Some(record) = &mut record {
         request = record.read_body(request).await?;
     }
     let context = RequestContext {
         user,
         user_agent: text(request.headers().get(header::USER_AGENT)).into(),
-        warnings: Default::default(),
         seats: seats.clone(),
+        ..RequestContext::default()
     };
-    let warnings = context.warnings.clone();
+    let (warnings, remarks) = (context.warnings.clone(), context.audit.clone());
 
     let long = info.is_long_running();
     let handled = handlers::handle(server, &context, info, request);
@@ -151,6 +151,9 @@ async fn answered(
         tokio::time::timeout(DEADLINE, handled).await.unwrap_or_else(|_| Err(too_slow(info)))
     };
     let mut response = result.unwrap_or_else(|status| respond::status(&status));
+    if let Some(record) = record {
+        remarks.take().into_iter().for_each(|(key, text)| record.annotate(&key, text));
+    }
     warnings::tell(&warnings, response.headers_mut());
     // A long list is made while it is sent.
     Ok(response.map(|body| body.guarded(seats)))

@@ -45,6 +45,10 @@ pub struct RequestContext {
     pub user_agent: Arc<str>,
     pub warnings: Warnings,
     pub seats: TakenSeats,
+    /// What admission has to say to those who read the audit log.
+    pub audit: Annotations,
+    /// Admission has seen the request in another form, and does not look at the changes that come of it.
+    pub admitted: bool,
 }
 
 /// The seats that a request occupies. A watch gives them back when it has told its initial events; all others keep them
@@ -68,6 +72,23 @@ impl std::fmt::Debug for TakenSeats {
     }
 }
 
+/// Remarks by key for the audit log. A key is said once.
+#[derive(Clone, Debug, Default)]
+pub struct Annotations(Arc<Mutex<Vec<(String, String)>>>);
+
+impl Annotations {
+    pub fn add(&self, key: &str, text: &str) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.iter().any(|(known, _)| known == key) {
+            all.push((key.to_owned(), text.to_owned()));
+        }
+    }
+
+    pub fn take(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// Warnings for the client, told once each in `Warning` headers.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings(Arc<Mutex<Vec<String>>>);
@@ -87,6 +108,11 @@ impl Warnings {
 }
 
 impl RequestContext {
+    /// For the changes that come of a request which admission has seen.
+    pub fn admitted(&self) -> Self {
+        Self { admitted: true, ..self.clone() }
+    }
+
     /// What strategies are told of the request.
     pub fn for_strategy(&self, now: Time) -> api::kinds::Context {
         api::kinds::Context {

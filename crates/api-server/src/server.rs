@@ -9,7 +9,8 @@ use storage::{Error, Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Settings, admission,
+    Settings,
+    admission::{self, resource_quota},
     audit::Auditor,
     authentication::{Authentication, Identity},
     authorization::{Authorization, rbac::Rbac},
@@ -30,7 +31,7 @@ use crate::{
 };
 
 pub struct Server {
-    pub catalogue: Catalogue,
+    pub catalogue: Arc<Catalogue>,
     pub registry: Registry,
     pub authentication: Authentication,
     pub authorization: Arc<Authorization>,
@@ -50,17 +51,18 @@ pub struct Server {
 impl Server {
     /// Loads everything from the store and follows it from there. Ready when it returns.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, Error> {
-        let Settings { address, clock, authentication, authorization, audit, agents, limits } = settings;
+        let Settings { address, clock, authentication, authorization, audit, agents, limits, admission, counts_quotas } =
+            settings;
         let audit = audit.map(|settings| Auditor::start(settings, clock.clone())).transpose();
         let audit = audit.map_err(|error| Error::Invalid(error.to_string()))?;
         let cache = Arc::new(WatchCache::new(store.clone()));
-        let catalogue = Catalogue::new(builtin::groups(&cache));
+        let catalogue = Arc::new(Catalogue::new(builtin::groups(&cache)));
         let revision = cache.load().await?;
         let feed = cache.clone();
         tokio::spawn(async move { feed.feed(revision).await });
         let rbac = Rbac::new(&cache);
         let authorization = Arc::new(authorization.judges(&cache, &rbac));
-        let admission = admission::all::plugins(&cache, &authorization, &rbac);
+        let admission = admission::all::plugins(&cache, &catalogue, &clock, &authorization, &rbac, &admission);
         let authentication = Authentication::new(authentication, &cache, clock.clone())
             .map_err(|error| Error::Invalid(error.to_string()))?;
         let fairness = Fairness::new(&cache, limits);
@@ -79,6 +81,9 @@ impl Server {
             drain: CancellationToken::new(),
         });
         bootstrap::run(&server).await.map_err(|status| Error::Invalid(status.message))?;
+        if counts_quotas {
+            tokio::spawn(resource_quota::controller::run(Arc::downgrade(&server)));
+        }
         Ok(server)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    audit, authentication,
+    admission, audit, authentication,
     authorization::configuration::Configuration,
     clock::{Clock, SystemClock},
     fairness,
@@ -22,6 +22,9 @@ pub struct Settings {
     pub limits: fairness::Limits,
     /// How the agents of nodes are reached. Without it, logs and streams of pods are not served.
     pub agents: Option<Arc<Agents>>,
+    pub admission: admission::Settings,
+    /// Keep count of what quotas limit. Without that, what they say of use is only ever added to.
+    pub counts_quotas: bool,
 }
 
 impl Settings {
@@ -35,6 +38,8 @@ impl Settings {
             audit: None,
             limits: Default::default(),
             agents: None,
+            admission: admission::Settings::default(),
+            counts_quotas: true,
         }
     }
 }

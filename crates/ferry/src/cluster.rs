@@ -50,6 +50,7 @@ pub struct Settings {
     pub limits: api_server::fairness::Limits,
     /// Who decides about requests.
     pub authorization: Configuration,
+    pub admission: api_server::admission::Settings,
 }
 
 /// Where it is written down what is encrypted at rest.
@@ -104,6 +105,8 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         authorization: settings.authorization,
         agents: Some(agents.clone()),
         limits: settings.limits,
+        admission: settings.admission,
+        counts_quotas: settings.controllers,
         ..api_server::Settings::new(address.to_string())
     };
     let server = Server::start(encrypted.clone(), api).await.context("cannot start the API server")?;

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use object_model::{status::Status, value::Fields};
 use serde_json::{Value, json};
 
-use super::{Attributes, Operation, Plugin};
+use super::{Attributes, Plugin, Request};
 
 const KEYS: &[&str] = &["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const SECONDS: i64 = 300;
@@ -18,11 +18,11 @@ impl Plugin for DefaultTolerationSeconds {
         "DefaultTolerationSeconds"
     }
 
-    async fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-        let pods = |operation| attributes.is(operation, "", "pods");
-        if !pods(Operation::Create) && !pods(Operation::Update) {
-            return Ok(());
-        }
+    fn handles(&self, request: &Request<'_>) -> bool {
+        request.writes("", "pods", "")
+    }
+
+    async fn mutate(&self, _: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
         let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
         let tolerated = |key: &&&str| {
             !spec.items("tolerations").iter().any(|t| {

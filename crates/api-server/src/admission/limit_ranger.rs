@@ -4,14 +4,25 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-use object_model::{meta::MetaMut, quantity::Quantity, status::Status, value::Fields};
+use object_model::{
+    meta::{Meta, MetaMut},
+    quantity::Quantity,
+    status::Status,
+    value::Fields,
+};
 use serde_json::{Value, json};
 
-use super::{Attributes, Lookup, Operation, Plugin};
+use super::{
+    Attributes, Lookup, Plugin, Request,
+    pod_resources::{Amounts, Counting, Of, amounts, of_pod},
+    together,
+};
 use crate::watch_cache::WatchCache;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const CONTAINER_LISTS: [(&str, &str); 2] = [("containers", "container"), ("initContainers", "init container")];
+/// A pod is judged by its own words.
+const COUNTING: Counting = Counting { status: false, overhead: false, huge_pages: false };
 
 pub struct LimitRanger {
     ranges: Lookup,
@@ -22,9 +33,12 @@ impl LimitRanger {
         Self { ranges: Lookup::new(cache, "", "limitranges", "LimitRange") }
     }
 
-    /// All limits of a namespace.
-    fn limits(&self, namespace: &str) -> Vec<Value> {
-        self.ranges.of_namespace(namespace).iter().flat_map(|range| spec(range).items("limits").to_vec()).collect()
+    /// The limits of each LimitRange that the request has to keep; what is being deleted need not.
+    fn ranges(&self, attributes: &Attributes<'_>) -> Vec<Value> {
+        if attributes.old.is_some_and(|old| Meta::of(old).is_deleting()) {
+            return Vec::new();
+        }
+        self.ranges.of_namespace(attributes.target.namespace)
     }
 }
 
@@ -34,40 +48,41 @@ impl Plugin for LimitRanger {
         "LimitRanger"
     }
 
+    fn handles(&self, request: &Request<'_>) -> bool {
+        // The containers of a pod change by resizing only.
+        request.creates("", "pods")
+            || request.updates("", "pods", "resize")
+            || request.writes("", "persistentvolumeclaims", "")
+    }
+
     async fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-        if attributes.is(Operation::Create, "", "pods") {
-            for range in self.ranges.of_namespace(attributes.target.namespace) {
-                fill(spec(&range).items("limits"), object);
-            }
+        if &*attributes.target.resource.plural == "pods" {
+            self.ranges(attributes).iter().for_each(|range| fill(limits(range), object));
         }
         Ok(())
     }
 
     async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
-        let pods = attributes.is(Operation::Create, "", "pods");
-        let claims = |operation| attributes.is(operation, "", "persistentvolumeclaims");
-        let claims = claims(Operation::Create) || claims(Operation::Update);
-        if !pods && !claims {
-            return Ok(());
-        }
-        let mut problems = Vec::new();
-        for limit in self.limits(attributes.target.namespace) {
-            if pods {
-                check_pod(&limit, object, &mut problems);
-            } else if limit.text("type") == "PersistentVolumeClaim" {
-                check_claim(&limit, object, &mut problems);
+        let pods = &*attributes.target.resource.plural == "pods";
+        for range in self.ranges(attributes) {
+            let mut problems = Vec::new();
+            for limit in limits(&range) {
+                if pods {
+                    check_pod(limit, object, &mut problems);
+                } else if limit.text("type") == "PersistentVolumeClaim" {
+                    check_claim(limit, object, &mut problems);
+                }
+            }
+            if !problems.is_empty() {
+                return Err(attributes.forbidden(object, together(&problems)));
             }
         }
-        match problems.as_slice() {
-            [] => Ok(()),
-            [one] => Err(attributes.forbidden(object, one)),
-            several => Err(attributes.forbidden(object, format!("[{}]", several.join(", ")))),
-        }
+        Ok(())
     }
 }
 
-fn spec(object: &Value) -> &Value {
-    object.field("spec").unwrap_or(&Value::Null)
+fn limits(range: &Value) -> &[Value] {
+    range.field("spec").map(|spec| spec.items("limits")).unwrap_or_default()
 }
 
 /// Sets the default requests and limits of every container that has none, and says so in an annotation.
@@ -104,70 +119,24 @@ fn fill(limits: &[Value], pod: &mut Value) {
     }
 }
 
-type Amounts = BTreeMap<String, Quantity>;
-
-fn amounts(resources: Option<&Value>, kind: &str) -> Amounts {
-    let Some(resources) = resources else { return Amounts::new() };
-    resources.entries(kind).filter_map(|(k, v)| Some((k.clone(), Quantity::of(v).ok()?))).collect()
-}
-
 fn check_pod(limit: &Value, pod: &Value, problems: &mut Vec<String>) {
-    let spec = spec(pod);
+    let spec = pod.field("spec").unwrap_or(&Value::Null);
     match limit.text("type") {
         "Container" => {
             for container in CONTAINER_LISTS.iter().flat_map(|(list, _)| spec.items(list)) {
-                let of = |kind| amounts(container.field("resources"), kind);
-                check(limit, &of("requests"), &of("limits"), problems);
+                check(limit, &Of::Requests.stated(container), &Of::Limits.stated(container), problems);
             }
         }
-        "Pod" => check(limit, &of_pod(spec, "requests"), &of_pod(spec, "limits"), problems),
+        "Pod" => {
+            check(limit, &of_pod(pod, Of::Requests, COUNTING), &of_pod(pod, Of::Limits, COUNTING), problems);
+        }
         _ => {}
-    }
-}
-
-/// What a whole pod asks for: all containers and sidecars together, or the largest init container with the sidecars
-/// before it, whichever is more; and what it says for itself.
-fn of_pod(spec: &Value, kind: &str) -> Amounts {
-    let mut running = Amounts::new();
-    let mut peak = Amounts::new();
-    for container in spec.items("initContainers") {
-        let own = amounts(container.field("resources"), kind);
-        if container.text("restartPolicy") == "Always" {
-            add(&mut running, own);
-            raise(&mut peak, &running);
-        } else {
-            let mut together = running.clone();
-            add(&mut together, own);
-            raise(&mut peak, &together);
-        }
-    }
-    for container in spec.items("containers") {
-        add(&mut running, amounts(container.field("resources"), kind));
-    }
-    raise(&mut running, &peak);
-    running.extend(amounts(spec.field("resources"), kind));
-    running
-}
-
-fn add(total: &mut Amounts, more: Amounts) {
-    for (name, amount) in more {
-        total.entry(name).and_modify(|a| a.add(&amount)).or_insert(amount);
-    }
-}
-
-fn raise(most: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        let known = most.entry(name.clone()).or_insert(*amount);
-        if amount > known {
-            *known = *amount;
-        }
     }
 }
 
 fn check(limit: &Value, requests: &Amounts, limits: &Amounts, problems: &mut Vec<String>) {
     let kind = limit.text("type");
-    let bounds = |field| limit.entries(field).filter_map(|(k, v)| Some((k.clone(), Quantity::of(v).ok()?)));
-    for (name, least) in bounds("min") {
+    for (name, least) in amounts(limit.field("min")) {
         let start = format!("minimum {name} usage per {kind} is {least}");
         match (requests.get(&name), limits.get(&name)) {
             (None, _) => problems.push(format!("{start}.  No request is specified")),
@@ -176,7 +145,7 @@ fn check(limit: &Value, requests: &Amounts, limits: &Amounts, problems: &mut Vec
             _ => {}
         }
     }
-    for (name, most) in bounds("max") {
+    for (name, most) in amounts(limit.field("max")) {
         let start = format!("maximum {name} usage per {kind} is {most}");
         match (requests.get(&name), limits.get(&name)) {
             (_, None) => problems.push(format!("{start}.  No limit is specified")),
@@ -185,7 +154,7 @@ fn check(limit: &Value, requests: &Amounts, limits: &Amounts, problems: &mut Vec
             _ => {}
         }
     }
-    for (name, ratio) in bounds("maxLimitRequestRatio") {
+    for (name, ratio) in amounts(limit.field("maxLimitRequestRatio")) {
         let start = format!("{name} max limit to request ratio per {kind} is {ratio}");
         match (requests.get(&name), limits.get(&name)) {
             (request, _) if request.is_none_or(Quantity::is_zero) => {
@@ -195,8 +164,9 @@ fn check(limit: &Value, requests: &Amounts, limits: &Amounts, problems: &mut Vec
                 problems.push(format!("{start}, but no limit is specified or limit is 0"));
             }
             (Some(request), Some(limit)) => {
-                let found = limit.as_f64() / request.as_f64();
-                if found > ratio.as_f64() {
+                // In thousandths, so that what is written in them is compared exactly.
+                let found = limit.milli_value() as f64 / request.milli_value() as f64;
+                if found * 1000.0 > ratio.milli_value() as f64 {
                     problems.push(format!("{start}, but provided ratio is {found:.6}"));
                 }
             }
@@ -206,12 +176,11 @@ fn check(limit: &Value, requests: &Amounts, limits: &Amounts, problems: &mut Vec
 }
 
 fn check_claim(limit: &Value, claim: &Value, problems: &mut Vec<String>) {
-    let requests = amounts(spec(claim).field("resources"), "requests");
+    let requests = amounts(claim.at(&["spec", "resources", "requests"]));
     for (field, word) in [("min", "minimum"), ("max", "maximum")] {
-        for (name, bound) in limit.entries(field) {
-            let Ok(bound) = Quantity::of(bound) else { continue };
+        for (name, bound) in amounts(limit.field(field)) {
             let start = format!("{word} {name} usage per PersistentVolumeClaim is {bound}");
-            match requests.get(name) {
+            match requests.get(&name) {
                 None => problems.push(format!("{start}.  No request is specified")),
                 Some(request) if (field == "min" && *request < bound) || (field == "max" && *request > bound) => {
                     problems.push(format!("{start}, but request is {request}"));

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use object_model::{meta::Meta, status::Status, value::Fields};
 use serde_json::Value;
 
-use super::{Attributes, Lookup, Operation, Plugin};
+use super::{Attributes, Lookup, Operation, Plugin, Request};
 use crate::watch_cache::WatchCache;
 
 pub struct Priority {
@@ -103,6 +103,10 @@ impl Plugin for Priority {
         "Priority"
     }
 
+    fn handles(&self, request: &Request<'_>) -> bool {
+        request.writes("", "pods", "") || request.writes("scheduling.k8s.io", "priorityclasses", "")
+    }
+
     async fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
         if attributes.is(Operation::Create, "", "pods") {
             return self.mutate_new(attributes, object).await;
@@ -120,11 +124,11 @@ impl Plugin for Priority {
     }
 
     async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
-        let classes = |operation| attributes.is(operation, "scheduling.k8s.io", "priorityclasses");
-        if !(classes(Operation::Create) || classes(Operation::Update)) || object.flag("globalDefault") != Some(true) {
+        if &*attributes.target.resource.plural != "priorityclasses" || object.flag("globalDefault") != Some(true) {
             return Ok(());
         }
-        match self.default_class().filter(|class| class.name != Meta::of(object).name()) {
+        let itself = |class: &Class| attributes.operation == Operation::Update && class.name == Meta::of(object).name();
+        match self.default_class().filter(|class| !itself(class)) {
             Some(class) => Err(attributes.forbidden(
                 object,
                 format!("PriorityClass {} is already marked as default. Only one default can exist", class.name),

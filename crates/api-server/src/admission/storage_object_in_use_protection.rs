@@ -1,15 +1,24 @@
-//! StorageObjectInUseProtection: volumes and claims are not deleted under those who use them.
+//! StorageObjectInUseProtection: volumes, claims and classes of volume attributes are not deleted under those who use them.
 
 use async_trait::async_trait;
-use object_model::{
-    meta::{Meta, MetaMut},
-    status::Status,
-};
+use object_model::{meta::MetaMut, status::Status};
 use serde_json::Value;
 
-use super::{Attributes, Operation, Plugin};
+use super::{Attributes, Plugin, Request};
+
+/// The resources, and the finalizer that their controller removes when nobody uses the object.
+const PROTECTED: [(&str, &str, &str); 3] = [
+    ("", "persistentvolumes", "kubernetes.io/pv-protection"),
+    ("", "persistentvolumeclaims", "kubernetes.io/pvc-protection"),
+    ("storage.k8s.io", "volumeattributesclasses", "kubernetes.io/vac-protection"),
+];
 
 pub struct StorageObjectInUseProtection;
+
+fn finalizer(request: &Request<'_>) -> Option<&'static str> {
+    let found = PROTECTED.iter().find(|(group, resource, _)| request.creates(group, resource));
+    found.map(|(_, _, finalizer)| *finalizer)
+}
 
 #[async_trait]
 impl Plugin for StorageObjectInUseProtection {
@@ -17,19 +26,13 @@ impl Plugin for StorageObjectInUseProtection {
         "StorageObjectInUseProtection"
     }
 
+    fn handles(&self, request: &Request<'_>) -> bool {
+        finalizer(request).is_some()
+    }
+
     async fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-        let create = |plural| attributes.is(Operation::Create, "", plural);
-        let finalizer = match () {
-            () if create("persistentvolumes") => "kubernetes.io/pv-protection",
-            () if create("persistentvolumeclaims") => "kubernetes.io/pvc-protection",
-            () => return Ok(()),
-        };
-        if !Meta::of(object).has_finalizer(finalizer) {
-            let mut finalizers: Vec<Value> = Meta::of(object).finalizers().map(Value::from).collect();
-            finalizers.push(finalizer.into());
-            if let Some(fields) = object.as_object_mut() {
-                MetaMut::of(fields).set_list("finalizers", finalizers);
-            }
+        if let (Some(finalizer), Some(fields)) = (finalizer(&attributes.request()), object.as_object_mut()) {
+            MetaMut::of(fields).add_finalizer(finalizer);
         }
         Ok(())
     }

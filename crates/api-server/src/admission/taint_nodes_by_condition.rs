@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use object_model::{status::Status, value::Fields};
 use serde_json::{Value, json};
 
-use super::{Attributes, Operation, Plugin};
+use super::{Attributes, Plugin, Request};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
@@ -16,10 +16,11 @@ impl Plugin for TaintNodesByCondition {
         "TaintNodesByCondition"
     }
 
-    async fn mutate(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-        if !attributes.is(Operation::Create, "", "nodes") {
-            return Ok(());
-        }
+    fn handles(&self, request: &Request<'_>) -> bool {
+        request.creates("", "nodes")
+    }
+
+    async fn mutate(&self, _: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
         let Some(fields) = object.as_object_mut() else { return Ok(()) };
         let Some(spec) = fields.entry("spec").or_insert_with(|| json!({})).as_object_mut() else { return Ok(()) };
         let has = |t: &Value| t.text("key") == NOT_READY && t.text("effect") == "NoSchedule";

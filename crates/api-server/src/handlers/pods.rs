@@ -18,6 +18,7 @@ use super::{
     respond,
 };
 use crate::{
+    admission::{Attributes, Operation},
     body::{Body, RequestBody},
     catalogue::{Served, Target},
     options::{Write, WriteOptions},
@@ -49,7 +50,7 @@ pub async fn bind(call: &Call<'_>, request: Request<RequestBody>) -> Result<Resp
     if !name.is_empty() && name != call.info.name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
-    assign(call, &binding, &options).await
+    assign(call, binding, &options).await
 }
 
 /// `bindings`: the same, of the pod that has the binding's name.
@@ -66,17 +67,22 @@ pub async fn bind_by_name(
     let pods = served.find("", "v1", "pods").ok_or_else(Status::path_not_found)?.clone();
     let info = RequestInfo { resource: "pods".into(), subresource: "binding".into(), name, ..call.info.clone() };
     let call = Call { info: &info, resource: pods, query: call.query.clone(), ..*call };
-    assign(&call, &binding, &options).await
+    assign(&call, binding, &options).await
 }
 
-async fn assign(call: &Call<'_>, binding: &Value, options: &WriteOptions) -> Result<Response<Body>, Status> {
+async fn assign(call: &Call<'_>, mut binding: Value, options: &WriteOptions) -> Result<Response<Body>, Status> {
+    let (target, registry) = (call.target(), &call.server.registry);
+    let (context, dry_run) = (call.context, options.dry_run);
+    let attributes = Attributes { operation: Operation::Create, target: &target, old: None, context, dry_run };
+    registry.admission.mutate(&attributes, &mut binding).await?;
     let name = &call.info.name;
-    let errors = api::validation::Field::check(binding, api::kinds::core::pod::validate_binding);
+    let errors = api::validation::Field::check(&binding, api::kinds::core::pod::validate_binding);
     if !errors.is_empty() {
         return Err(Status::invalid(&GroupKind::new("", "Binding"), name, &errors));
     }
-    let mut change = Bind { call, binding };
-    call.server.registry.update(&call.target(), call.context, &mut change, options).await?;
+    registry.admission.validate(&attributes, &binding).await?;
+    let mut change = Bind { call, binding: &binding };
+    registry.update(&target, &context.admitted(), &mut change, options).await?;
     let mut status = Status::success(None);
     status.code = 201;
     Ok(respond::status(&status))
@@ -163,6 +169,7 @@ pub async fn evict(call: &Call<'_>, request: Request<RequestBody>) -> Result<Res
     }
     let strategy = &api::kinds::policy::eviction::STRATEGY;
     let eviction = call.server.registry.ask(&call.target(), strategy, call.context, eviction, &options).await?;
+    let context = &call.context.admitted();
     let mut delete: DeleteOptions = match eviction.field("deleteOptions") {
         Some(options) => serde_json::from_value(options.clone()).map_err(|e| Status::bad_request(e.to_string()))?,
         None => DeleteOptions::default(),
@@ -192,9 +199,9 @@ pub async fn evict(call: &Call<'_>, request: Request<RequestBody>) -> Result<Res
         });
         let mut mark = Mark { condition };
         let status = Target { subresource: "status", ..target };
-        registry.update(&status, call.context, &mut mark, &WriteOptions::default()).await?;
+        registry.update(&status, context, &mut mark, &WriteOptions::default()).await?;
     }
-    registry.delete(&target, call.context, &delete).await?;
+    registry.delete(&target, context, &delete).await?;
     let mut status = Status::success(None);
     status.code = i32::from(StatusCode::CREATED.as_u16());
     Ok(respond::status(&status))

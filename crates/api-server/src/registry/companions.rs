@@ -1,4 +1,4 @@
-//! What must be stored together with an object: addresses and ports of Services.
+//! What must be stored together with an object: addresses and ports of Services, and what is left of a quota.
 //!
 //! Companions are written, and removed, in the transaction of the object they belong to, so nothing can leak. Two writers
 //! who choose the same address meet in the store: the later one is told, and chooses again.
@@ -7,13 +7,25 @@ use object_model::status::Status;
 use serde_json::Value;
 use storage::{Compare, Operation};
 
+use tokio::sync::OwnedMutexGuard;
+
 use crate::catalogue::Target;
 
 /// Further conditions and changes for the transaction that writes an object.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Companions {
     pub compares: Vec<Compare>,
     pub operations: Vec<Operation>,
+    /// Held until the transaction is over, so that writers who would only get in each other's way queue up.
+    pub turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Companions {
+    pub fn extend(&mut self, other: Companions) {
+        self.compares.extend(other.compares);
+        self.operations.extend(other.operations);
+        self.turn = self.turn.take().or(other.turn);
+    }
 }
 
 /// Keeps the companions of one resource.

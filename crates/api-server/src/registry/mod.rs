@@ -28,7 +28,7 @@ use storage::{Durability, Error, Revision, Store};
 pub use write::Change;
 
 use crate::{
-    admission,
+    admission::Chain,
     catalogue::{Resource, Target},
     clock::Clock,
     watch_cache::{Entry, WatchCache, body_of, write_header},
@@ -37,7 +37,7 @@ use crate::{
 pub struct Registry {
     pub store: Arc<dyn Store>,
     pub cache: Arc<WatchCache>,
-    pub admission: admission::Chain,
+    pub admission: Chain,
     pub clock: Arc<dyn Clock>,
     /// By the prefix of the resource whose companions they keep.
     pub keepers: HashMap<String, Box<dyn Keeper>>,
@@ -80,12 +80,7 @@ impl Answer {
 }
 
 impl Registry {
-    pub fn new(
-        store: Arc<dyn Store>,
-        cache: Arc<WatchCache>,
-        clock: Arc<dyn Clock>,
-        admission: admission::Chain,
-    ) -> Self {
+    pub fn new(store: Arc<dyn Store>, cache: Arc<WatchCache>, clock: Arc<dyn Clock>, admission: Chain) -> Self {
         let services = Services::new(&cache, clock.clone());
         let keepers = HashMap::from([(services.prefix().to_owned(), Box::new(services) as Box<dyn Keeper>)]);
         Self { store, cache, admission, clock, keepers }

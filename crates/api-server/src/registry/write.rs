@@ -25,7 +25,7 @@ const STALE: &str = "the object has been modified; please apply your changes to 
 /// How often a generated name is tried when it is taken.
 const NAME_ATTEMPTS: usize = 8;
 /// How often companions are chosen anew when another writer took the same.
-const COMPANION_ATTEMPTS: usize = 16;
+const COMPANION_ATTEMPTS: usize = 64;
 
 /// What a request wants to make of an object. It is asked again when somebody else was faster.
 #[async_trait]
@@ -130,7 +130,7 @@ impl Registry {
 
     async fn create_once(&self, attributes: &Attributes<'_>, mut object: Value) -> Result<Answer, Refused> {
         let (target, context) = (attributes.target, attributes.context);
-        let companions = match self.keeper(target) {
+        let mut companions = match self.keeper(target) {
             Some(keeper) => {
                 // What is free must be known as of now, or a retry would choose the same again.
                 self.cache.fresh().await.map_err(store_error)?;
@@ -144,7 +144,7 @@ impl Registry {
             .before_create(&mut object, &context.for_strategy(self.clock.seconds()))
             .map_err(|errors| invalid(target, &object, &errors))?;
         warnings.into_iter().for_each(|warning| context.warnings.add(warning));
-        self.admission.validate(attributes, &object).await?;
+        companions.extend(self.admission.validate(attributes, &object).await?);
         let named = Target { name: Meta::of(&object).name(), ..*target };
         let stored = encode_stored(&object);
         if attributes.dry_run {
@@ -260,7 +260,7 @@ impl Registry {
             dry_run: options.dry_run,
         };
         self.admission.mutate(&attributes, &mut object).await?;
-        let companions = match self.keeper(target) {
+        let mut companions = match self.keeper(target) {
             Some(keeper) if target.subresource.is_empty() => {
                 self.cache.fresh().await.map_err(store_error)?;
                 keeper.update(target, &mut object, old, options.dry_run)?
@@ -274,7 +274,7 @@ impl Registry {
             .map_err(|errors| invalid(target, &object, &errors))?;
         warnings.into_iter().for_each(|warning| context.warnings.add(warning));
         object_model::apply::keep_times(&mut object, old);
-        self.admission.validate(&attributes, &object).await?;
+        companions.extend(self.admission.validate(&attributes, &object).await?);
         if ends_deletion(&object, old) {
             return self.remove(target, existing, &object, options.dry_run).await;
         }
@@ -304,10 +304,11 @@ impl Registry {
         operation: Operation,
         companions: Companions,
     ) -> Result<Revision, Refused> {
+        let Companions { compares: more, operations: with, turn: _turn } = companions;
         let mut compares = vec![compare];
-        compares.extend(companions.compares);
+        compares.extend(more);
         let mut operations = vec![operation];
-        operations.extend(companions.operations);
+        operations.extend(with);
         let expected = compares[0].expected;
         let durability = Self::durability(target.resource, target.namespace);
         match self.store.commit(Transaction { compares, operations, durability }).await.map_err(store_error)? {

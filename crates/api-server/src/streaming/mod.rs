@@ -100,5 +100,5 @@ async fn connect(call: &Call<'_>, mut options: Value) -> Result<(), Status> {
         Attributes { operation: Operation::Connect, target: &target, old: None, context: call.context, dry_run: false };
     let admission = &call.server.registry.admission;
     admission.mutate(&attributes, &mut options).await?;
-    admission.validate(&attributes, &options).await
+    admission.validate(&attributes, &options).await.map(drop)
 }

@@ -6,7 +6,7 @@ mod authorization;
 use std::{net::IpAddr, path::PathBuf};
 
 use anyhow::Context;
-use api_server::fairness::Limits;
+use api_server::{admission, fairness::Limits};
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -41,6 +41,15 @@ pub struct Up {
     encryption_provider_config_automatic_reload: bool,
     #[command(flatten)]
     authorization: authorization::Flags,
+    /// Admission plugins to run beside the default ones
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    enable_admission_plugins: Vec<String>,
+    /// Default admission plugins not to run
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    disable_admission_plugins: Vec<String>,
+    /// An AdmissionConfiguration that tells admission plugins more
+    #[arg(long, value_name = "FILE")]
+    admission_control_config_file: Option<PathBuf>,
     /// Components that are not started, such as controllers,scheduler
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disable: Vec<String>,
@@ -74,9 +83,15 @@ impl Up {
             StoreChoice::Etcd(self.store.parse().context("cannot read --store")?)
         };
         let authorization = self.authorization.configuration()?;
+        let admission = admission::Settings::read(
+            &self.enable_admission_plugins,
+            &self.disable_admission_plugins,
+            self.admission_control_config_file.as_deref(),
+        )?;
         let settings = Settings {
             controllers: !self.disable.iter().any(|name| name == "controllers"),
             authentication: self.authentication.settings(&self.data_dir)?,
+            admission,
             kubeconfig: self.kubeconfig.unwrap_or_else(|| self.data_dir.join("kubeconfig.yaml")),
             data_dir: self.data_dir,
             address: (self.bind, self.api_port).into(),

@@ -1,5 +1,6 @@
 //! The API server as its users meet it: over HTTPS, on the embedded store and on a real etcd.
 
+mod admission;
 mod audit;
 mod authentication;
 mod authorization;
@@ -104,6 +105,8 @@ macro_rules! tests {
 }
 
 tests! {
+    admission: refused_objects_cost_nothing, limits_and_priorities, pod_security, posts_to_pods,
+        what_is_not_enforced_is_said;
     writes: create_and_read_back, generated_names, versions_guard_updates, put_creates_where_kubernetes_does,
         four_patches, apply_owns_fields, dry_run_changes_nothing, unknown_fields, status_is_separate, no_change_no_revision;
     deletes: deleting, finalizers_hold, pods_go_gracefully, propagation, preconditions, collections;

@@ -116,10 +116,13 @@ impl Plugin for Escalation {
         "RBACEscalation"
     }
 
+    fn handles(&self, request: &admission::Request<'_>) -> bool {
+        request.group == GROUP && matches!(request.operation, Operation::Create | Operation::Update)
+    }
+
     async fn mutate(&self, request: &admission::Attributes<'_>, object: &mut Value) -> Result<(), Status> {
         let resource = request.target.resource;
-        let writes = matches!(request.operation, Operation::Create | Operation::Update);
-        if !writes || *resource.group != *GROUP || request.context.user.is_in(MASTERS) {
+        if request.context.user.is_in(MASTERS) {
             return Ok(());
         }
         if request.old.is_some_and(|old| only_for_the_collector(object, old)) {
