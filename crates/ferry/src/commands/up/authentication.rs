@@ -12,6 +12,7 @@ use api_server::{
 use clap::{ArgAction, Args};
 
 #[derive(Args)]
+#[group(skip)]
 #[command(next_help_heading = "Authentication")]
 pub struct Flags {
     /// Also take client certificates of the authorities in this file

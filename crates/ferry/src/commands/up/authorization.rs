@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use object_model::time::Duration;
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Flags {
     /// Who decides about requests, the first opinion counting: Node, RBAC, Webhook, AlwaysAllow, AlwaysDeny
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "Node,RBAC")]
