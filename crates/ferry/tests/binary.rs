@@ -292,6 +292,37 @@ async fn secrets_are_not_in_etcds_files_in_the_clear() {
     has_secret(&sharing.client(&second), "s").await;
 }
 
+/// Who decides is configured by flags or by a file, and a mistake in it is told at once.
+#[tokio::test]
+async fn judges_are_configured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let file = folder.path().join("authorization.yaml");
+    let write = |authorizers: &str| {
+        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n";
+        fs::write(&file, format!("{head}{authorizers}")).expect("a file");
+    };
+    let path = file.to_str().expect("a path");
+    let up =
+        |more: &[&str]| run(&[&["up", "--data-dir", data.to_str().expect("a path"), "--api-port", "0"], more].concat());
+    let (code, said) = up(&["--authorization-mode", "ABAC,RBAC"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains(r#"there is no authorization mode "ABAC""#), "{said}");
+    write("- {type: RBAC, name: a}\n- {type: RBAC, name: a}\n");
+    let (code, said) = up(&["--authorization-config", path]);
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("authorizers[1].type: Duplicate") && said.contains("authorizers[1].name: Duplicate"),
+        "{said}"
+    );
+
+    write("- {type: AlwaysAllow, name: open}\n");
+    let cluster = Cluster::up(&data, &["--authorization-config", path]);
+    let authority = Authority::open(&data.join("pki")).expect("the cluster's authority");
+    let eve = Client::new(cluster.address, Trust::user(&authority, "eve", "x"));
+    eve.get("/api/v1/secrets").await.expect(200);
+}
+
 #[test]
 fn mistakes_get_a_hint() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -217,6 +217,10 @@ async fn asks_what_may_be_done() {
         assert!(listed.contains(line), "{line} is not in\n{listed}");
     }
     assert!(!kubectl.can_i(&ann, "--list -n default").contains("secrets"));
+    // An administrator asks for others.
+    assert_eq!(kubectl.can_i(&admin, "delete secrets -n red --as ann"), "yes");
+    assert_eq!(kubectl.can_i(&admin, "delete secrets -n default --as ann"), "no");
+    assert_eq!(kubectl.can_i(&admin, "get pods/p -n default --as bob --as-group devs"), "yes");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
