@@ -8,6 +8,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tracing_subscriber::EnvFilter;
 
 /// A whole Kubernetes in one binary.
 #[derive(Parser)]
@@ -19,11 +20,30 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    tell_troubles();
     match arguments.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What goes wrong while a cluster runs is told on stderr; `RUST_LOG` asks for more, or for less.
+fn tell_troubles() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Arguments;
+
+    #[test]
+    fn the_flags_of_every_part_fit_together() {
+        Arguments::command().debug_assert();
     }
 }
