@@ -134,7 +134,7 @@ impl Authentication {
         if let Some(webhook) = &settings.webhook {
             known.push(Box::new(Webhook::new(webhook)?));
         }
-        let tokens = Arc::new(Tokens::new(known, audiences, cache.clone(), clock));
+        let tokens = Arc::new(Tokens::new(known, audiences, cache.clone(), clock)?);
         let mut ways: Vec<Box<dyn Authenticator>> = Vec::new();
         if let Some(front_proxy) = settings.front_proxy {
             ways.push(Box::new(FrontProxy::new(front_proxy)?));

@@ -20,7 +20,7 @@ use ring::{
     rand::SystemRandom,
 };
 
-use super::{Authenticator, Denied, authenticated};
+use super::{Authenticator, Denied, Error, authenticated};
 use crate::{
     clock::Clock,
     context::User,
@@ -101,11 +101,10 @@ impl Tokens {
         audiences: Vec<String>,
         cache: Arc<WatchCache>,
         clock: Arc<dyn Clock>,
-    ) -> Self {
-        let secret = hmac::Key::generate(HMAC_SHA256, &SystemRandom::new())
-            // Without randomness nothing is remembered under a hash that can be guessed: the time will do.
-            .unwrap_or_else(|_| hmac::Key::new(HMAC_SHA256, format!("{:?}", clock.now()).as_bytes()));
-        Self { known, audiences, cache, clock, secret, remembered: RwLock::default() }
+    ) -> Result<Self, Error> {
+        let none = |_| Error::Unusable { what: "the source of randomness".into(), reason: "it gives none".into() };
+        let secret = hmac::Key::generate(HMAC_SHA256, &SystemRandom::new()).map_err(none)?;
+        Ok(Self { known, audiences, cache, clock, secret, remembered: RwLock::default() })
     }
 
     /// The user of a token that came with a request.

@@ -575,3 +575,52 @@ async fn certificates_on_request() {
     let failed = watch.next().await.expect("an event")["object"]["status"]["conditions"].to_string();
     assert!(failed.contains("subject organization is not system:nodes"), "{failed}");
 }
+
+/// Another server's service accounts are known here, by their issuer's keys or by asking it: both over the network.
+#[tokio::test]
+async fn issuers_and_webhooks() {
+    let there = Case::with(|settings, _| {
+        settings.authentication.service_account_issuers = vec!["https://there.example".into()];
+    })
+    .await;
+    let everybody = json!({
+        "metadata": {"name": "keys-for-everybody"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:service-account-issuer-discovery",
+        },
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:unauthenticated"}],
+    });
+    there.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &everybody).await.expect(201);
+    let (address, authority) = (there.server.address, there.authority().certificate_pem().to_owned());
+    let kubeconfig = fs::read_to_string(there.server.kubeconfig()).expect("a kubeconfig");
+    let here = Case::with(move |settings, folder| {
+        let configuration = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
+            "jwt": [{
+                "issuer": {
+                    "url": "https://there.example", "audiences": ["here"], "certificateAuthority": authority,
+                    "discoveryURL": format!("https://{address}/.well-known/openid-configuration"),
+                },
+                "claimMappings": {"username": {"claim": "sub", "prefix": "there:"}},
+            }],
+        });
+        let (file, webhook) = (folder.join("authentication.json"), folder.join("webhook"));
+        fs::write(&file, configuration.to_string()).unwrap();
+        let reviews = format!("https://{address}{REVIEWS}");
+        fs::write(&webhook, kubeconfig.replace(&format!("https://{address}"), &reviews)).unwrap();
+        settings.authentication.configuration = Some(file);
+        settings.authentication.webhook = Some(api_server::authentication::webhook::Settings { kubeconfig: webhook });
+    })
+    .await;
+    let token = there.token(json!({"audiences": ["here"]})).await;
+    let user = here.review(&token, &[]).await["user"].clone();
+    assert_eq!(user["username"], "there:system:serviceaccount:n:a");
+    assert!(known(&here.nobody().bearing(&token)).await);
+    let forged = forged(&token, |claims| claims["sub"] = "system:admin".into());
+    assert!(here.why_not(&forged).await.contains("oidc: verify token: failed to verify signature"));
+    // For an audience that the configuration does not name, only the other server itself can tell.
+    let token = there.token(json!({"audiences": [ISSUER]})).await;
+    assert_eq!(here.review(&token, &[]).await["user"]["username"], "system:serviceaccount:n:a");
+    there.admin.delete("/api/v1/namespaces/n/serviceaccounts/a").await.expect(200);
+    assert!(here.why_not(&token).await.contains("serviceaccounts \"a\" not found"));
+}
