@@ -23,7 +23,6 @@ use super::{
 
 pub struct Level {
     pub name: String,
-    uid: Mutex<String>,
     clock: Instant,
     set: Mutex<QueueSet<Waiter>>,
     pub seats: Mutex<Seats>,
@@ -83,7 +82,6 @@ impl Level {
     pub fn new(name: &str, clock: Instant) -> Self {
         Self {
             name: name.to_owned(),
-            uid: Mutex::default(),
             clock,
             set: Mutex::new(QueueSet::new(Response::Exempt, 0, clock.elapsed())),
             seats: Mutex::default(),
@@ -92,13 +90,8 @@ impl Level {
         }
     }
 
-    pub fn uid(&self) -> String {
-        self.uid.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// Goes by other rules and another number of seats.
-    pub fn configure(self: &Arc<Self>, uid: &str, response: Response, seats: Seats) {
-        uid.clone_into(&mut self.uid.lock().unwrap_or_else(PoisonError::into_inner));
+    pub fn configure(self: &Arc<Self>, response: Response, seats: Seats) {
         let hand = if let Response::Queue { hand, .. } = response { hand } else { 1 };
         self.hand.store(hand, Ordering::Relaxed);
         self.widest.store(seats.widest(hand), Ordering::Relaxed);

@@ -62,8 +62,14 @@ pub struct Limits {
 }
 
 impl Default for Limits {
+    /// As many as the processors of the machine can use: with Kubernetes' 400 and 200 on a small one, a flood would fill
+    /// the processors long before it had to wait.
     fn default() -> Self {
-        Self { max_requests_inflight: 400, max_mutating_requests_inflight: 200 }
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        Self {
+            max_requests_inflight: (16 * processors).min(400),
+            max_mutating_requests_inflight: (8 * processors).min(200),
+        }
     }
 }
 
@@ -84,23 +90,23 @@ pub struct Config {
     /// In the order in which they are asked.
     schemas: Vec<Schema>,
     levels: BTreeMap<String, Arc<Level>>,
+    level_uids: BTreeMap<String, Option<HeaderValue>>,
 }
 
-/// Where a request was sorted, as its answer tells.
+/// Where a request was sorted, as its answer tells: the uids of its flow schema and of its priority level.
 #[derive(Clone, Debug, Default)]
 pub struct Sorted {
-    schema_uid: String,
-    level_uid: String,
+    schema: Option<HeaderValue>,
+    level: Option<HeaderValue>,
 }
 
 impl Sorted {
     pub fn tell(&self, headers: &mut HeaderMap) {
-        for (name, uid) in [
-            ("x-kubernetes-pf-flowschema-uid", &self.schema_uid),
-            ("x-kubernetes-pf-prioritylevel-uid", &self.level_uid),
-        ] {
-            if let Ok(value) = HeaderValue::from_str(uid) {
-                headers.insert(name, value);
+        for (name, uid) in
+            [("x-kubernetes-pf-flowschema-uid", &self.schema), ("x-kubernetes-pf-prioritylevel-uid", &self.level)]
+        {
+            if let Some(uid) = uid {
+                headers.insert(name, uid.clone());
             }
         }
     }
@@ -133,7 +139,6 @@ impl Fairness {
         let config = self.config();
         let Some(schema) = config.sort(user, info) else { return (Sorted::default(), Ok(None)) };
         let level = &schema.level;
-        let sorted = Sorted { schema_uid: schema.uid.clone(), level_uid: level.uid() };
         let flow = schema.flow(user, info);
         let work = work::estimate(served, info, query, level);
         let about = || About {
@@ -144,7 +149,7 @@ impl Fairness {
             path: info.path.as_str().into(),
         };
         let entered = level.enter(hash(&schema.name, flow), work, &schema.counts, WAIT, about).await;
-        (sorted, entered.map(Some).map_err(|_| too_many_requests()))
+        (schema.sorted.clone(), entered.map(Some).map_err(|_| too_many_requests()))
     }
 
     /// The configuration of now.
@@ -212,7 +217,8 @@ impl Config {
                 let name = object.text_at(&["metadata", "name"]);
                 let known = before.schemas.iter().find(|s| s.name == name && s.level.name == level.name);
                 let counts = known.map_or_else(|| Arc::new(Counts::default()), |schema| schema.counts.clone());
-                Some(Schema::new(object, level, counts))
+                let level_uid = config.level_uids.get(&level.name).cloned().flatten();
+                Some(Schema::new(object, level, Sorted { schema: uid(object), level: level_uid }, counts))
             })
             .collect();
         all.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
@@ -241,7 +247,8 @@ impl Config {
             .collect();
         allocation::adjust(&mut seats.iter_mut().collect::<Vec<_>>());
         for (((object, rules), level), seats) in objects.iter().zip(rules).zip(levels).zip(seats) {
-            level.configure(object.text_at(&["metadata", "uid"]), rules.response, seats);
+            level.configure(rules.response, seats);
+            self.level_uids.insert(level.name.clone(), uid(object));
             self.levels.insert(level.name.clone(), level);
         }
     }
@@ -265,6 +272,10 @@ fn objects(snapshot: &Snapshot, kind: &str, mandatory: fn(&str) -> Option<Value>
         }
     }
     all
+}
+
+fn uid(object: &Value) -> Option<HeaderValue> {
+    HeaderValue::from_str(object.text_at(&["metadata", "uid"])).ok()
 }
 
 fn hash(schema: &str, flow: &str) -> u64 {

@@ -6,13 +6,14 @@ use object_model::value::Fields;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{level::Level, metrics::Counts};
+use super::{Sorted, level::Level, metrics::Counts};
 use crate::{context::User, request_info::RequestInfo};
 
 /// A FlowSchema in use.
 pub struct Schema {
     pub name: String,
-    pub uid: String,
+    /// As answers tell it.
+    pub sorted: Sorted,
     pub precedence: i64,
     rules: Vec<Rule>,
     distinguisher: Option<Distinguisher>,
@@ -74,11 +75,11 @@ pub fn level_name(object: &Value) -> &str {
 }
 
 impl Schema {
-    pub fn new(object: &Value, level: Arc<Level>, counts: Arc<Counts>) -> Self {
+    pub fn new(object: &Value, level: Arc<Level>, sorted: Sorted, counts: Arc<Counts>) -> Self {
         let spec = &object["spec"];
         Self {
             name: object.text_at(&["metadata", "name"]).to_owned(),
-            uid: object.text_at(&["metadata", "uid"]).to_owned(),
+            sorted,
             precedence: spec["matchingPrecedence"].as_i64().unwrap_or(1000),
             rules: serde_json::from_value(spec["rules"].clone()).unwrap_or_default(),
             distinguisher: serde_json::from_value(spec["distinguisherMethod"]["type"].clone()).ok(),

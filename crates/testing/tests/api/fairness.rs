@@ -87,7 +87,8 @@ async fn the_mandatory_ones_are_restored_at_start() {
 
 #[tokio::test]
 async fn answers_say_how_they_were_sorted() {
-    let server = TestServer::embedded().await;
+    let limits = Limits { max_requests_inflight: 400, max_mutating_requests_inflight: 200 };
+    let server = TestServer::with(move |settings, _| settings.limits = limits).await;
     let (client, user) = (server.client(), server.client_of("alice", "tenants"));
     let uid = async |path: &str| {
         let object = client.get(path).await.expect(200);
