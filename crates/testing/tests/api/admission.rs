@@ -1,12 +1,13 @@
 //! What admission changes and refuses, as clients see it; and quotas, which hold however many ask at once.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
+use hyper::Method;
 use serde_json::{Value, json};
 use storage_etcd::testing as etcd;
-use testing::{TestServer, client::Client};
+use testing::{TestServer, client::Client, facts};
 
-use super::{Place, configmap, deployment, names, pod};
+use super::{Place, configmap, deployment, kubectl::Kubectl, names, pod};
 
 const CREATORS: usize = 64;
 /// Far more than it takes on a busy machine.
@@ -249,4 +250,63 @@ pub async fn what_is_not_enforced_is_said(place: &Place) {
         "299 - \"this version of ferry stores validatingwebhookconfigurations and does not enforce them\""
     );
     answer.expect(201);
+}
+
+/// Kubernetes' own pods, each of which a level must take in or must refuse.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn levels_take_and_refuse_what_kubernetes_does() {
+    let Some(folder) = facts("pod-security-v1.35") else { return };
+    let server = TestServer::embedded().await;
+    for level in ["baseline", "restricted"] {
+        let place = Place::new(&server, level).await;
+        let labels =
+            json!({"pod-security.kubernetes.io/enforce": level, "pod-security.kubernetes.io/enforce-version": "v1.35"});
+        let patch = json!({"metadata": {"labels": labels}});
+        let namespace = format!("/api/v1/namespaces/{level}");
+        place.client.patch(&namespace, "application/merge-patch+json", &patch).await.expect(200);
+        let mut seen = 0;
+        for verdict in ["pass", "fail"] {
+            for file in fs::read_dir(folder.join(level).join(verdict)).expect("pods to try") {
+                let path = file.expect("a file").path();
+                // Some are named as no object may be.
+                let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+                let pod = fs::read_to_string(&path).expect("a pod").replace(name, &name.replace('_', "-"));
+                let pods = place.core("pods?dryRun=All");
+                let answer = place.client.send(Method::POST, &pods, &[("content-type", "application/yaml")], pod).await;
+                // One thing that the levels forbid is not even valid any more.
+                let refused = answer.code == 403 && answer.text().contains("violates PodSecurity")
+                    || answer.code == 422 && answer.text().contains("`hostUsers` must be false");
+                match verdict {
+                    "pass" => assert_eq!(answer.code, 201, "{}: {}", path.display(), answer.text()),
+                    _ => assert!(refused, "{}: {}", path.display(), answer.text()),
+                }
+                seen += 1;
+            }
+        }
+        assert!(seen > 50, "{seen} pods of level {level}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_shows_warnings_and_refusals() {
+    let Some(kubectl) = Kubectl::new().await else { return };
+    kubectl.run("create namespace guarded");
+    kubectl.run("-n guarded create serviceaccount default");
+    kubectl.run("label namespace guarded pod-security.kubernetes.io/enforce=baseline pod-security.kubernetes.io/warn=restricted");
+    let output = kubectl.command("-n guarded create deployment web --image=registry.example/app:1");
+    let warnings = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{warnings}");
+    assert!(
+        warnings.starts_with(
+            "Warning: would violate PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"app\" must \
+             set securityContext.allowPrivilegeEscalation=false)"
+        ),
+        "{warnings}"
+    );
+    let refused = kubectl.fails("-n guarded run p --image=registry.example/app:1 --privileged");
+    assert_eq!(
+        refused,
+        "Error from server (Forbidden): pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": privileged (container \
+         \"p\" must not set securityContext.privileged=true)"
+    );
 }

@@ -190,6 +190,9 @@ struct RawDefaults {
     warn_version: String,
 }
 
+/// What is wrong with a name.
+type Check = fn(&str) -> Vec<String>;
+
 impl RawConfiguration {
     /// The configuration, or everything that is wrong with it.
     pub fn check(self) -> Result<Configuration, Vec<String>> {
@@ -208,14 +211,14 @@ impl RawConfiguration {
             warn: standard("warn", &self.defaults.warn, &self.defaults.warn_version),
         };
         let exempt = &self.exemptions;
-        let nameless = |name: &str| match name {
+        let nameless: Check = |name| match name {
             "" => vec!["username must not be empty".to_owned()],
             _ => Vec::new(),
         };
-        let lists: [(&str, &[String], &dyn Fn(&str) -> Vec<String>); 3] = [
-            ("namespaces", &exempt.namespaces, &names::dns_label),
-            ("runtimeClasses", &exempt.runtime_classes, &names::dns_subdomain),
-            ("usernames", &exempt.usernames, &nameless),
+        let lists: [(&str, &[String], Check); 3] = [
+            ("namespaces", &exempt.namespaces, names::dns_label),
+            ("runtimeClasses", &exempt.runtime_classes, names::dns_subdomain),
+            ("usernames", &exempt.usernames, nameless),
         ];
         for (list, entries, check) in lists {
             for (i, entry) in entries.iter().enumerate() {
