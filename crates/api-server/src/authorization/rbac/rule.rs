@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use object_model::{go_text::quote, value::Fields};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::authorization::Attributes;
@@ -12,8 +12,8 @@ const ALL: &str = "*";
 
 type Texts = Vec<Box<str>>;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Rule {
     pub verbs: Texts,
     #[serde(skip_serializing_if = "Vec::is_empty")]
