@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, process::Command};
 /// Each crate with the crates of the workspace it may use in its own code (not in its tests).
 const MAY_USE: &[(&str, &[&str])] = &[
     ("object-model", &[]),
-    ("api", &["object-model"]),
+    ("expressions", &["object-model"]),
+    ("api", &["object-model", "expressions"]),
     ("storage", &[]),
     ("storage-embedded", &["storage"]),
     ("storage-etcd", &["storage"]),
     ("streaming", &[]),
-    ("api-server", &["object-model", "api", "storage", "streaming"]),
+    ("api-server", &["object-model", "expressions", "api", "storage", "streaming"]),
     ("controller-runtime", &["object-model", "api", "api-server"]),
     ("controllers", &["object-model", "api", "controller-runtime"]),
     ("scheduler", &["object-model", "api", "controller-runtime"]),

@@ -42,6 +42,13 @@ impl Pattern {
         compiled.as_ref().map(|regex| regex.is_match(text.as_bytes()))
     }
 
+    /// What of the text matches, from left to right, but no more than so many.
+    pub fn find_all<'t>(&self, text: &'t str, limit: usize) -> Result<Vec<&'t str>, &PatternError> {
+        let compiled = self.compiled.get_or_init(|| compile(&self.source));
+        let found = compiled.as_ref()?.find_iter(text.as_bytes()).take(limit);
+        Ok(found.filter_map(|found| text.get(found.range())).collect())
+    }
+
     /// Is it an expression at all? Compiles and forgets, so that a schema that is only checked holds no automata.
     pub fn check(source: &str) -> Result<(), PatternError> {
         compile(source).map(drop)
