@@ -1,14 +1,15 @@
 //! The only place where components are wired together.
 
 use std::{
-    fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use api_server::{
     Server,
     authentication::{self, token_secrets},
@@ -17,7 +18,7 @@ use api_server::{
     encryption,
     serving::{
         self, ServerCertificate,
-        authority::{Authority, Names},
+        authority::{Authority, Names, RENEW_AFTER},
         kubeconfig,
     },
     streaming::Agents,
@@ -30,10 +31,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::running::Running;
+
 /// The parts of a cluster that `--disable` can leave out.
 pub const COMPONENTS: &[&str] = &["controllers", "scheduler", "node", "dns", "proxy"];
 /// The first address of the service network, which the `kubernetes` Service has.
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
+/// An address that is nowhere near: one of those for documentation.
+const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
+/// How long the past can be read from an etcd, as from the embedded store.
+const HISTORY: Duration = Duration::from_secs(300);
+/// After how long it is told that the store does not answer.
+const TELL_AFTER: Duration = Duration::from_secs(2);
+/// How often it is looked whether certificates are due for renewal.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// How long open requests may take to finish when the server stops.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -66,11 +77,6 @@ pub enum StoreChoice {
     Etcd(storage_etcd::Options),
 }
 
-/// The file that names the process which runs the cluster of a data folder.
-pub fn pid_file(data_dir: &Path) -> PathBuf {
-    data_dir.join("ferry.pid")
-}
-
 /// The file that names what the cluster has made outside of its data folder, a path per line.
 pub fn traces_file(data_dir: &Path) -> PathBuf {
     data_dir.join("traces")
@@ -81,20 +87,19 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let started = Instant::now();
     fs::create_dir_all(&settings.data_dir)
         .with_context(|| format!("cannot make the data folder {}", settings.data_dir.display()))?;
-    let listener = TcpListener::bind(settings.address).await.with_context(|| {
-        format!("cannot listen on {}\nhint: is another cluster running? try --api-port", settings.address)
-    })?;
-    let address = listener.local_addr()?;
+    let _running = Running::begin(&settings.data_dir)?;
+    let listener = listen(settings.address).await?;
+    let address = reached_at(listener.local_addr()?);
     let store = Opened::open(&settings)?;
     let (encrypted, rules) = encrypt(store.store.clone(), &settings)?;
-    let _pid = PidFile::write(&settings.data_dir)?;
 
     let authority = Arc::new(Authority::open(&settings.data_dir.join("pki"))?);
-    let names = server_names(address.ip());
+    let names = server_names(settings.address.ip());
     let certificate = Arc::new(ServerCertificate::new(&authority, &names)?);
     let tls = Arc::new(serving::server_config(certificate.clone())?);
-    remember(&settings.data_dir, &settings.kubeconfig)?;
-    kubeconfig::write_admin(&settings.kubeconfig, &authority, address).context("cannot write the kubeconfig")?;
+    let admin = AdminAccess { kubeconfig: settings.kubeconfig, address };
+    remember(&settings.data_dir, &admin.kubeconfig)?;
+    admin.write(&authority)?;
 
     let mut authentication = settings.authentication;
     authentication.client_authorities.push(authority.certificate()?);
@@ -109,7 +114,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         counts_quotas: settings.controllers,
         ..api_server::Settings::new(address.to_string())
     };
-    let server = Server::start(encrypted.clone(), api).await.context("cannot start the API server")?;
+    let server = store.awaited(Server::start(encrypted.clone(), api)).await.context("cannot start the API server")?;
     let stop = CancellationToken::new();
     let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
     if settings.controllers {
@@ -117,10 +122,10 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         tokio::spawn(certificates::run(server.clone(), Signing::new(authority.clone())));
         tokio::spawn(token_secrets::run(server.clone(), authority_pem));
     }
-    let renewal = tokio::spawn(renew(authority, certificate, agents, names));
-    let rewriting = tokio::spawn(encryption::keep(encrypted, rules, settings.encryption.reload));
     say(&format!("API ready on https://{address} after {} ms", started.elapsed().as_millis()));
-    say(&format!("try: kubectl --kubeconfig {} get namespaces", settings.kubeconfig.display()));
+    say(&format!("try: kubectl --kubeconfig {} get namespaces", admin.kubeconfig.display()));
+    let renewal = tokio::spawn(renew(authority, certificate, agents, names, admin));
+    let rewriting = tokio::spawn(encryption::keep(encrypted, rules, settings.encryption.reload));
 
     told_to_stop().await?;
     say("stopping");
@@ -135,7 +140,42 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     store.close().await
 }
 
-/// Notes a file outside of the data folder before it is made, so that removing the cluster removes it too.
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => "\nhint: another program listens there, a cluster perhaps; try --api-port",
+            io::ErrorKind::AddrNotAvailable => "\nhint: this machine does not have that address; try another --bind",
+            io::ErrorKind::PermissionDenied => "\nhint: the ports below 1024 are for root; try --api-port",
+            _ => "",
+        };
+        anyhow!("cannot listen on {address}: {error}{hint}")
+    })
+}
+
+/// Where this machine reaches a server that listens on `address`, which may be all that the machine has.
+fn reached_at(address: SocketAddr) -> SocketAddr {
+    let loopback = match address.ip() {
+        ip if !ip.is_unspecified() => return address,
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    (loopback, address.port()).into()
+}
+
+/// How the person who started the cluster administers it.
+struct AdminAccess {
+    kubeconfig: PathBuf,
+    address: SocketAddr,
+}
+
+impl AdminAccess {
+    fn write(&self, authority: &Authority) -> anyhow::Result<()> {
+        kubeconfig::write_admin(&self.kubeconfig, authority, self.address).context("cannot write the kubeconfig")
+    }
+}
+
+/// Notes a file outside of the data folder before it is made, so that removing the cluster removes it too. A kubeconfig
+/// that somebody else has made stays as it is: it may be the only way into another cluster.
 fn remember(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
     let (folder, file) = (std::path::absolute(data_dir)?, std::path::absolute(file)?);
     let path = traces_file(data_dir);
@@ -144,18 +184,38 @@ fn remember(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
     if file.starts_with(folder) || known.lines().any(|known| known == line) {
         return Ok(());
     }
+    anyhow::ensure!(
+        kubeconfig::is_ours(&file),
+        "{line} exists, and ferry did not write it\nhint: name another file with --kubeconfig, or move that one away"
+    );
     fs::write(&path, format!("{known}{line}\n")).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Keeps the server's certificates young for as long as it runs.
-async fn renew(authority: Arc<Authority>, certificate: Arc<ServerCertificate>, agents: Arc<Agents>, names: Names) {
+/// Keeps all certificates young for as long as the server runs.
+async fn renew(
+    authority: Arc<Authority>,
+    certificate: Arc<ServerCertificate>,
+    agents: Arc<Agents>,
+    names: Names,
+    admin: AdminAccess,
+) {
+    let mut made = SystemTime::now();
     loop {
-        tokio::time::sleep(ServerCertificate::lifetime()).await;
-        if let Err(error) = certificate.renew(&authority, &names) {
-            tracing::error!(%error, "cannot renew the server certificate");
+        tokio::time::sleep(LOOK_EVERY).await;
+        // By the calendar: timers stand still while a machine is suspended.
+        if made.elapsed().unwrap_or_default() < RENEW_AFTER {
+            continue;
         }
-        if let Err(error) = agents.renew(&authority) {
-            tracing::error!(%error, "cannot renew the certificate for agents");
+        let renewed = certificate
+            .renew(&authority, &names)
+            .and_then(|()| agents.renew(&authority))
+            .map_err(anyhow::Error::from)
+            .and_then(|()| admin.write(&authority));
+        match renewed {
+            Ok(()) => made = SystemTime::now(),
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "cannot renew the certificates; trying again soon")
+            }
         }
     }
 }
@@ -189,9 +249,23 @@ impl Opened {
                 Self { store: store.clone(), embedded: Some(store) }
             }
             StoreChoice::Etcd(options) => {
-                Self { store: Arc::new(storage_etcd::Etcd::open(options.clone())?), embedded: None }
+                let etcd = Arc::new(storage_etcd::Etcd::open(options.clone())?);
+                tokio::spawn(storage_etcd::keep_compact(Arc::downgrade(&etcd), HISTORY));
+                Self { store: etcd, embedded: None }
             }
         })
+    }
+
+    /// An etcd that does not answer is waited for, and somebody should know why nothing happens.
+    async fn awaited<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        if self.embedded.is_none() {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(TELL_AFTER) => say("waiting for the etcd that --store names"),
+            }
+        }
+        work.await
     }
 
     async fn close(self) -> anyhow::Result<()> {
@@ -214,10 +288,20 @@ fn server_names(address: IpAddr) -> Names {
     .to_vec();
     dns.extend(fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned()));
     let mut addresses = vec![Ipv4Addr::LOCALHOST.into(), SERVICE_ADDRESS];
-    if !addresses.contains(&address) && !address.is_unspecified() {
+    if address.is_unspecified() {
+        addresses.push(Ipv6Addr::LOCALHOST.into());
+        addresses.extend(outward_address());
+    } else if !addresses.contains(&address) {
         addresses.push(address);
     }
     Names { dns, addresses }
+}
+
+/// The address by which this machine speaks to others. Nothing is sent to find out.
+fn outward_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect(ELSEWHERE).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 async fn told_to_stop() -> anyhow::Result<()> {
@@ -227,23 +311,6 @@ async fn told_to_stop() -> anyhow::Result<()> {
         _ = terminate.recv() => {}
     }
     Ok(())
-}
-
-/// Names this process for as long as it runs.
-struct PidFile(PathBuf);
-
-impl PidFile {
-    fn write(data_dir: &Path) -> anyhow::Result<Self> {
-        let path = pid_file(data_dir);
-        fs::write(&path, std::process::id().to_string()).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 /// Tells the person at the terminal.

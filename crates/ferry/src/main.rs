@@ -4,6 +4,7 @@
 
 mod cluster;
 mod commands;
+mod running;
 
 use std::process::ExitCode;
 

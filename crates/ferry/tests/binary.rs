@@ -103,7 +103,7 @@ async fn a_cluster_comes_and_goes() {
     // A folder has one cluster at a time.
     let (code, words) = run(&["up", "--data-dir", data.to_str().expect("a path"), "--api-port", "0"]);
     assert_eq!(code, Some(1), "{words}");
-    assert!(words.contains("hint:") || words.contains("in use"), "{words}");
+    assert!(words.contains("hint: stop it with: ferry down"), "{words}");
 
     // It stops in order even while somebody watches.
     let mut watch = client.watch(&format!("{MAPS}?watch=1&resourceVersion=0")).await.expect("a watch");
@@ -115,6 +115,14 @@ async fn a_cluster_comes_and_goes() {
     let found = cluster.client(&data).get(&format!("{MAPS}/kept")).await.expect(200);
     assert_eq!(found, made);
     assert!(outside.exists());
+    // A kubeconfig that somebody else made is left alone.
+    let precious = folder.path().join("precious");
+    fs::write(&precious, "apiVersion: v1\nclusters: []\n").expect("a file");
+    let (at, another) = (precious.to_str().expect("a path"), folder.path().join("another"));
+    let (code, words) =
+        run(&["up", "--data-dir", another.to_str().expect("a path"), "--api-port", "0", "--kubeconfig", at]);
+    assert_eq!((code, words.contains("hint:")), (Some(1), true), "{words}");
+    assert!(fs::read_to_string(&precious).expect("it is there").contains("clusters: []"));
     let (code, words) = run(&["down", "--purge", "--data-dir", data.to_str().expect("a path")]);
     assert_eq!(code, Some(0), "{words}");
     assert_eq!(cluster.ended(), Some(0));
@@ -344,11 +352,26 @@ fn mistakes_get_a_hint() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("its address").port().to_string();
     let (code, words) = run(&["up", "--data-dir", at, "--api-port", &port]);
-    assert_eq!((code, words.contains("hint:")), (Some(1), true), "{words}");
+    let words = words.lines().collect::<Vec<_>>();
+    assert!(words.last().is_some_and(|last| last.starts_with("hint: another program listens there")), "{words:?}");
+    assert_eq!(code, Some(1));
+    let (code, words) = run(&["up", "--data-dir", at, "--api-port", "0", "--bind", "192.0.2.1"]);
+    assert_eq!((code, words.contains("hint: this machine does not have that address")), (Some(1), true), "{words}");
 
     // A folder that is not ours is left alone.
     fs::write(folder.path().join("precious"), "x").expect("a file");
     let (code, words) = run(&["down", "--purge", "--data-dir", folder.path().to_str().expect("a path")]);
     assert_eq!((code, words.contains("hint:")), (Some(1), true), "{words}");
     assert!(folder.path().join("precious").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn all_addresses_can_be_listened_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let cluster = Cluster::up(&data, &["--bind", "0.0.0.0"]);
+    assert!(cluster.address.ip().is_loopback(), "what is told can be reached: {}", cluster.address);
+    let kubeconfig = fs::read_to_string(data.join("kubeconfig.yaml")).expect("a kubeconfig");
+    assert!(kubeconfig.contains(&format!("server: https://{}\n", cluster.address)));
+    cluster.client(&data).get("/api/v1/namespaces/default").await.expect(200);
 }

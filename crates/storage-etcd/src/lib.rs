@@ -8,11 +8,12 @@
 //! - A write that may have been executed is never sent again: its caller gets [`Error::Unavailable`].
 //! - A watch resumes by itself where it was, see `watch.rs`, and knows its progress, see `progress.rs`.
 //! - Every commit is durable; [`storage::Durability::Relaxed`] makes no difference.
-//! - Compaction concerns the whole etcd, also what others keep in it.
+//! - Compaction ([`keep_compact`]) concerns the whole etcd, also what others keep in it.
 //! - etcd's default limit for a request is the size of the largest value alone. To accept it, start etcd with
 //!   `--max-request-bytes=2097152`.
 
 mod client;
+mod compaction;
 mod failure;
 mod keys;
 mod leases;
@@ -35,6 +36,7 @@ use storage::{
 };
 use tonic::Status;
 
+pub use crate::compaction::keep_compact;
 pub use crate::options::{Credentials, Options, OptionsError, Tls};
 use crate::{
     client::{Client, Repeat, method},

@@ -11,7 +11,7 @@ use storage_etcd::{
     Etcd, Options,
     testing::{Server, etcd_is_installed},
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crashes_of_etcd_lose_and_repeat_nothing() {
@@ -227,4 +227,27 @@ async fn closing_the_store_ends_its_watches() {
     assert_eq!(changes(&mut connected).await.expect("event").0, second);
     drop(store);
     assert_eq!(connected.next().await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_past_is_forgotten_by_itself() {
+    if !etcd_is_installed() {
+        return;
+    }
+    let server = Server::start(&[]).await.expect("etcd starts");
+    let store = open(options(&[&server]));
+    let first = committed(&*store, put("/k", "1")).await;
+    committed(&*store, put("/k", "2")).await;
+    let keeping = tokio::spawn(storage_etcd::keep_compact(Arc::downgrade(&store), Duration::from_millis(20)));
+    let forgotten = async {
+        while store.get("/k", Some(first)).await.is_ok() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        store.get("/k", Some(first)).await
+    };
+    let forgotten = timeout(Duration::from_secs(60), forgotten).await.expect("compaction in time");
+    assert!(matches!(forgotten, Err(Error::Compacted { .. })), "{forgotten:?}");
+    assert_eq!(store.get("/k", None).await.expect("get").value.expect("the present").value, "2");
+    drop(store);
+    timeout(Duration::from_secs(60), keeping).await.expect("it ends with its store").expect("no panic");
 }

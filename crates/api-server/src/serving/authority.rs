@@ -24,7 +24,9 @@ use rustls::{
 use time::{Duration, OffsetDateTime};
 
 const AUTHORITY_YEARS: i64 = 10;
-pub const LEAF_DAYS: i64 = 365;
+const LEAF_DAYS: i64 = 365;
+/// When leaf certificates are made anew.
+pub const RENEW_AFTER: std::time::Duration = std::time::Duration::from_secs(LEAF_DAYS as u64 * 86_400 * 2 / 3);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -168,7 +170,7 @@ fn read(path: &Path) -> Result<String, Error> {
 /// Writes a file that only its owner can read, all of it or nothing.
 pub fn write_private(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
-    let temporary = path.with_extension("new");
+    let temporary = path.with_added_extension("new");
     let _ = fs::remove_file(&temporary);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).map_err(failed)?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;

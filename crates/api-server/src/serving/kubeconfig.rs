@@ -1,10 +1,27 @@
 //! The kubeconfig with which the person who started the cluster administers it.
 
-use std::{fs, net::SocketAddr, path::Path};
+use std::{fs, io, net::SocketAddr, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::authority::{Authority, Error, write_private};
+
+/// By this a kubeconfig is known as one of ours: kubectl writes its fields in another order.
+const BEGINNING: &str = "apiVersion: v1
+kind: Config
+current-context: ferry
+clusters:
+- name: ferry
+  cluster:
+";
+
+/// May a kubeconfig be written here? Nothing of value is lost if there is none, an empty one, or one that was written here.
+pub fn is_ours(path: &Path) -> bool {
+    match fs::read_to_string(path) {
+        Ok(text) => text.trim().is_empty() || text.starts_with(BEGINNING),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
 
 /// Writes a kubeconfig for the administrator, readable by its owner only.
 pub fn write_admin(path: &Path, authority: &Authority, server: SocketAddr) -> Result<(), Error> {
@@ -16,13 +33,7 @@ pub fn write(path: &Path, authority: &Authority, server: SocketAddr, user: &str,
     let leaf = authority.client(user, group)?;
     let data = |pem: &str| STANDARD.encode(pem);
     let text = format!(
-        "apiVersion: v1
-kind: Config
-current-context: ferry
-clusters:
-- name: ferry
-  cluster:
-    server: https://{server}
+        "{BEGINNING}    server: https://{server}
     certificate-authority-data: {}
 users:
 - name: {user}

@@ -15,7 +15,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::authority::{Authority, Error, LEAF_DAYS, Names};
+use super::authority::{Authority, Error, Names};
 
 /// The server's certificate. Connections made after [`ServerCertificate::renew`] get the new one.
 #[derive(Debug)]
@@ -32,11 +32,6 @@ impl ServerCertificate {
     pub fn renew(&self, authority: &Authority, names: &Names) -> Result<(), Error> {
         self.current.store(Arc::new(certified(authority, names)?));
         Ok(())
-    }
-
-    /// After how long a new certificate is due.
-    pub fn lifetime() -> std::time::Duration {
-        std::time::Duration::from_secs(LEAF_DAYS as u64 * 86_400 * 2 / 3)
     }
 }
 
@@ -108,5 +103,22 @@ impl ClientCertVerifier for AnyClient {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_get_the_renewed_certificate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let authority = Authority::open(folder.path()).expect("an authority");
+        let names = Names { dns: vec!["localhost".into()], ..Names::default() };
+        let certificate = ServerCertificate::new(&authority, &names).expect("a certificate");
+        let first = certificate.current.load_full();
+        certificate.renew(&authority, &names).expect("another one");
+        assert_ne!(certificate.current.load().cert[0], first.cert[0]);
+        assert_eq!(certificate.current.load().cert[1], first.cert[1], "of the same authority");
     }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::up::default_data_dir;
-use crate::cluster::{pid_file, traces_file};
+use crate::{cluster::traces_file, running};
 
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -27,7 +27,7 @@ pub struct Down {
 
 impl Down {
     pub fn run(self) -> anyhow::Result<()> {
-        match running(&self.data_dir)? {
+        match running::process(&self.data_dir)? {
             Some(pid) => stop(pid)?,
             None => eprintln!("no cluster is running in {}", self.data_dir.display()),
         }
@@ -45,18 +45,6 @@ impl Down {
         }
         Ok(())
     }
-}
-
-/// The process that runs the cluster, if one does. A file left behind by a crash names nobody, or somebody else.
-fn running(data_dir: &Path) -> anyhow::Result<Option<Pid>> {
-    let text = match fs::read_to_string(pid_file(data_dir)) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).context("cannot read who runs the cluster"),
-    };
-    let Some(pid) = text.trim().parse().ok().and_then(Pid::from_raw) else { return Ok(None) };
-    let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap_or_default();
-    Ok((name.trim() == "ferry").then_some(pid))
 }
 
 fn stop(pid: Pid) -> anyhow::Result<()> {

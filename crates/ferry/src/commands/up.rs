@@ -8,11 +8,13 @@ use std::{net::IpAddr, path::PathBuf};
 use anyhow::Context;
 use api_server::{admission, fairness::Limits};
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use crate::cluster::{self, EncryptionChoice, Settings, StoreChoice};
 
 #[derive(Args)]
+// Some flags have long names, which would leave no room for what they do.
+#[command(next_line_help = true)]
 pub struct Up {
     /// Run the API server only, without a node
     #[arg(long)]
@@ -50,7 +52,7 @@ pub struct Up {
     /// An AdmissionConfiguration that tells admission plugins more
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
-    /// Components that are not started, such as controllers,scheduler
+    /// Components that are not started: controllers, scheduler, node, dns, proxy
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disable: Vec<String>,
     #[command(flatten)]
@@ -74,7 +76,7 @@ impl Up {
                 cluster::COMPONENTS.join(", ")
             );
         }
-        if !self.control_plane_only {
+        if !self.control_plane_only && !self.disable.iter().any(|name| name == "node") {
             eprintln!("this version has no node yet: objects are stored, but no pod runs");
         }
         let store = if self.store == "embedded" {
@@ -127,10 +129,13 @@ fn raise_file_limit() {
 
 /// In the folder for state of the system for root, of the user otherwise.
 pub fn default_data_dir() -> PathBuf {
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    match std::env::var_os("XDG_STATE_HOME") {
-        Some(state) => PathBuf::from(state).join("ferry"),
-        None if home.as_os_str().is_empty() || home == std::path::Path::new("/root") => "/var/lib/ferry".into(),
-        None => home.join(".local/state/ferry"),
+    let folder = |name| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    if geteuid().is_root() {
+        return "/var/lib/ferry".into();
+    }
+    match (folder("XDG_STATE_HOME"), folder("HOME")) {
+        (Some(state), _) => state.join("ferry"),
+        (None, Some(home)) => home.join(".local/state/ferry"),
+        (None, None) => "/var/lib/ferry".into(),
     }
 }
