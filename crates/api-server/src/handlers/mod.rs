@@ -4,6 +4,7 @@ pub mod body;
 mod component_statuses;
 mod decode;
 mod delete;
+mod eviction;
 mod messages;
 mod meta_endpoints;
 mod pods;
@@ -85,7 +86,7 @@ pub async fn handle(
     match (info.subresource.as_str(), info.verb) {
         ("scale", _) => scale::handle(&call, request).await,
         ("binding", "create") => pods::bind(&call, request).await,
-        ("eviction", "create") => pods::evict(&call, request).await,
+        ("eviction", "create") => eviction::evict(&call, request).await,
         ("token", "create") => tokens::create(&call, request).await,
         (name, _) if !name.is_empty() && call.resource.strategy.update_of(name).is_none() => Err(not_served(&call)),
         ("", "get") if is(&call, "componentstatuses") => component_statuses::get(&call, request.headers()).await,

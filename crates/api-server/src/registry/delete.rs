@@ -19,7 +19,7 @@ use storage::{Compare, Expected, Lifetime, Operation};
 use super::{
     Answer, Registry,
     companions::Companions,
-    write::{Current, Refused},
+    write::{Current, Refused, conflict},
 };
 use crate::{
     admission::{self, Attributes},
@@ -47,6 +47,37 @@ pub struct DeleteOptions {
 pub struct Preconditions {
     pub uid: Option<String>,
     pub resource_version: Option<String>,
+}
+
+impl Preconditions {
+    /// Is this the object, and as the client has seen it?
+    pub fn check(&self, target: &Target<'_>, object: &Value) -> Result<(), Status> {
+        let meta = Meta::of(object);
+        let conflict = |why: String| {
+            let kind = target.resource.group_kind();
+            let shown = object_model::identity::GroupResource::new(kind.group, kind.kind);
+            Err(Status::conflict(&shown, target.name, why))
+        };
+        if let Some(uid) = &self.uid
+            && uid != meta.uid()
+        {
+            return conflict(format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted \
+             and then recreated",
+                meta.uid()
+            ));
+        }
+        if let Some(version) = &self.resource_version
+            && version != meta.resource_version()
+        {
+            return conflict(format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The \
+             object might have been modified",
+                meta.resource_version()
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// How a deletion ended.
@@ -120,7 +151,9 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Deleted, Refused> {
         let old = &existing.object;
-        check_preconditions(target, options, old)?;
+        if let Some(preconditions) = &options.preconditions {
+            preconditions.check(target, old)?;
+        }
         let attributes = Attributes {
             operation: admission::Operation::Delete,
             target,
@@ -142,6 +175,12 @@ impl Registry {
         let stored = encode_stored(&object);
         if options.is_dry_run() {
             return Ok(Deleted::Pending(Answer::dry(&version, &stored, Some(existing.revision))));
+        }
+        if stored == encode_stored(old) {
+            if !existing.live {
+                return Err(conflict(target).into());
+            }
+            return Ok(Deleted::Pending(Answer::stored(&version, &stored, existing.revision)));
         }
         let compare = Compare { key: target.key(), expected: Expected::ModRevision(existing.revision) };
         let put = Operation::Put { key: target.key(), value: stored.clone(), lifetime: Lifetime::Endless };
@@ -278,35 +317,6 @@ fn finalizers(collection: GarbageCollection, object: &Value, options: &DeleteOpt
         kept.push(FOREGROUND.into());
     }
     kept
-}
-
-fn check_preconditions(target: &Target<'_>, options: &DeleteOptions, object: &Value) -> Result<(), Status> {
-    let Some(preconditions) = &options.preconditions else { return Ok(()) };
-    let meta = Meta::of(object);
-    let conflict = |why: String| {
-        let kind = target.resource.group_kind();
-        let shown = object_model::identity::GroupResource::new(kind.group, kind.kind);
-        Err(Status::conflict(&shown, target.name, why))
-    };
-    if let Some(uid) = &preconditions.uid
-        && uid != meta.uid()
-    {
-        return conflict(format!(
-            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted \
-             and then recreated",
-            meta.uid()
-        ));
-    }
-    if let Some(version) = &preconditions.resource_version
-        && version != meta.resource_version()
-    {
-        return conflict(format!(
-            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The \
-             object might have been modified",
-            meta.resource_version()
-        ));
-    }
-    Ok(())
 }
 
 /// The `Status` that tells of a deletion where the object itself is not answered.

@@ -399,7 +399,7 @@ fn invalid(target: &Target<'_>, object: &Value, errors: &Errors) -> Status {
     Status::invalid(&target.resource.group_kind(), Meta::of(object).name(), errors)
 }
 
-fn conflict(target: &Target<'_>) -> Status {
+pub(super) fn conflict(target: &Target<'_>) -> Status {
     Status::conflict(&target.resource.group_resource(), target.name, STALE)
 }
 
