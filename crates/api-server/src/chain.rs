@@ -55,7 +55,7 @@ async fn identified(
     request: Request<RequestBody>,
 ) -> Response<Body> {
     let info = RequestInfo::read(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
-    let started = server.metrics.started(&info);
+    let started = server.metrics.started(&info, &server.catalogue.served());
     let user = server.authentication.authenticate(&peer, &info.path, request.headers()).await;
     let mut record = match &server.audit {
         Some(auditor) => auditor.begin(&id, &peer, user.as_ref().ok(), &info, &request),
@@ -66,7 +66,8 @@ async fn identified(
         Err(status) => Err(status),
     };
     let response = answer.unwrap_or_else(|status| respond::status(&status));
-    started.ended(response.status());
+    started.answered(response.status());
+    let response = response.map(|body| body.guarded(started));
     match record {
         Some(record) => record.answered(response).await,
         None => response,

@@ -15,6 +15,14 @@ use crate::{body::Body, request_info::pairs};
 /// Something that must be well: its name, and what is wrong with it if anything is.
 pub type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
+/// What Kubernetes calls the check of the store, whichever it is.
+const STORE: &str = "etcd";
+
+/// Is this the path of a health check?
+pub fn is_asked_by(path: &str) -> bool {
+    matches!(path.split('/').nth(1), Some("livez" | "readyz" | "healthz"))
+}
+
 #[derive(Default)]
 pub struct Health {
     checks: Mutex<Vec<(&'static str, Check)>>,
@@ -37,14 +45,15 @@ impl Health {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Answers `/livez`, `/readyz`, `/healthz` and their single checks; `None` for other paths.
-    pub fn answer(&self, path: &str, query: &str) -> Option<Response<Body>> {
+    /// Answers `/livez`, `/readyz`, `/healthz` and their single checks; `None` for other paths. `store` says whether the
+    /// store answers.
+    pub fn answer(&self, path: &str, query: &str, store: Result<(), String>) -> Option<Response<Body>> {
         let mut parts = path.trim_start_matches('/').splitn(2, '/');
         let endpoint = parts.next().filter(|e| matches!(*e, "livez" | "readyz" | "healthz"))?;
         let single = parts.next().filter(|name| !name.is_empty());
         let excluded: Vec<String> = pairs(query).filter(|(k, _)| k == "exclude").map(|(_, v)| v).collect();
         let verbose = pairs(query).any(|(k, _)| k == "verbose");
-        let mut results = self.results(endpoint);
+        let mut results = self.results(endpoint, store);
         if let Some(name) = single {
             results.retain(|(n, _)| *n == name);
             if results.is_empty() {
@@ -77,8 +86,8 @@ impl Health {
         Some(response)
     }
 
-    fn results(&self, endpoint: &str) -> Vec<(&'static str, Result<(), String>)> {
-        let mut results = vec![("ping", Ok(()))];
+    fn results(&self, endpoint: &str, store: Result<(), String>) -> Vec<(&'static str, Result<(), String>)> {
+        let mut results = vec![("ping", Ok(())), (STORE, store)];
         if endpoint != "livez" {
             let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
             results.extend(checks.iter().map(|(name, check)| (*name, check())));

@@ -126,18 +126,21 @@ impl ListOptions {
         let mut errors = Errors::new();
         let root = Path::root();
         let rule = root.child("resourceVersionMatch");
-        match (self.send_initial_events, self.resource_version_match.as_str()) {
-            (None, "") => {}
-            (None, _) => errors
-                .forbidden(&rule, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
-            (Some(_), "NotOlderThan") => {}
-            (Some(_), "") => {
-                errors.forbidden(&rule, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-            }
-            (Some(_), other) => errors.not_supported(&rule, other, &["NotOlderThan"]),
+        let given = self.resource_version_match.as_str();
+        if self.send_initial_events.is_some() && given != "NotOlderThan" {
+            errors.forbidden(&rule, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
         }
-        if !self.r#continue.is_empty() {
-            errors.forbidden(&root.child("continue"), "continue is forbidden for watch");
+        if !given.is_empty() {
+            if self.send_initial_events.is_none() {
+                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                errors.forbidden(&rule, why);
+            }
+            if given != "NotOlderThan" {
+                errors.not_supported(&rule, given, &["NotOlderThan"]);
+            }
+            if !self.r#continue.is_empty() {
+                errors.forbidden(&rule, "resourceVersionMatch is forbidden when continue is provided");
+            }
         }
         if errors.is_empty() {
             return Ok(());

@@ -1,6 +1,6 @@
 //! The server: everything it needs to answer, made in one place.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use object_model::status::Status;
@@ -29,6 +29,9 @@ use crate::{
     streaming::{Agents, ClientAddress},
     watch_cache::WatchCache,
 };
+
+/// How long a health check waits for the store.
+const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 pub struct Server {
     pub catalogue: Arc<Catalogue>,
@@ -114,6 +117,14 @@ impl Server {
         let code = response.status();
         let bytes = response.into_body().collect().await;
         (code, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    /// Does the store answer?
+    pub async fn check_store(&self) -> Result<(), String> {
+        match tokio::time::timeout(STORE_ANSWERS_WITHIN, self.registry.store.current_revision()).await {
+            Ok(answer) => answer.map(drop).map_err(|error| error.to_string()),
+            Err(_) => Err("the store does not answer".to_owned()),
+        }
     }
 
     /// No longer ready, and watches end, so that connections can.

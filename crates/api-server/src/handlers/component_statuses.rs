@@ -47,7 +47,7 @@ pub async fn list(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>
 }
 
 async fn all(server: &Server) -> Vec<Arc<Entry>> {
-    let store = server.registry.store.current_revision().await.map(drop).map_err(|e| e.to_string());
+    let store = server.check_store().await;
     let checked = CHECKED.map(|name| {
         let result = server.health.check(name).unwrap_or_else(|| Err("it does not run in this server".to_owned()));
         entry(name, result)

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     body::{Body, RequestBody},
     catalogue::Target,
-    options::{ListOptions, WriteOptions},
+    options::{ListOptions, WriteOptions, boolean, integer},
     registry::{DeleteOptions, Deleted, Preconditions, Selection, deleted_status},
     request_info::pairs,
 };
@@ -77,29 +77,29 @@ pub async fn collection(call: &Call<'_>, request: Request<RequestBody>) -> Resul
 
 /// From the body, else from the query.
 async fn options(call: &Call<'_>, request: Request<RequestBody>) -> Result<DeleteOptions, Status> {
-    let media = MediaType::of(request.headers())?;
+    let media = MediaType::of(request.headers());
     let bytes = body::read(request.into_body()).await?;
     if bytes.is_empty() {
-        return Ok(from_query(&call.query));
+        return from_query(&call.query);
     }
     let strictness = decode::Strictness::new(&WriteOptions::default(), &call.context.warnings);
-    let value = decode::plain("meta.k8s.io", "v1", "DeleteOptions", media, &bytes, &strictness)?;
+    let value = decode::plain("meta.k8s.io", "v1", "DeleteOptions", media?, &bytes, &strictness)?;
     let options: DeleteOptions =
         serde_json::from_value(value).map_err(|e| Status::bad_request(format!("bad DeleteOptions: {e}")))?;
-    let dry_run = if options.dry_run.is_empty() { from_query(&call.query).dry_run } else { options.dry_run.clone() };
+    let dry_run = if options.dry_run.is_empty() { from_query(&call.query)?.dry_run } else { options.dry_run.clone() };
     Ok(DeleteOptions { dry_run, ..options })
 }
 
-fn from_query(query: &str) -> DeleteOptions {
+fn from_query(query: &str) -> Result<DeleteOptions, Status> {
     let mut options = DeleteOptions::default();
     for (key, value) in pairs(query) {
         match key.as_str() {
-            "gracePeriodSeconds" => options.grace_period_seconds = value.parse().ok(),
-            "orphanDependents" => options.orphan_dependents = Some(crate::options::boolean(&value)),
+            "gracePeriodSeconds" => options.grace_period_seconds = Some(integer(&value)?),
+            "orphanDependents" => options.orphan_dependents = Some(boolean(&value)),
             "propagationPolicy" => options.propagation_policy = Some(value),
             "dryRun" => options.dry_run.push(value),
             _ => {}
         }
     }
-    options
+    Ok(options)
 }

@@ -18,6 +18,7 @@ use crate::{
     catalogue::Served,
     discovery,
     filters::compression,
+    health,
     negotiation::{Content, Encoding, Negotiated},
     openapi::Asked,
     request_info::RequestInfo,
@@ -36,8 +37,10 @@ pub async fn handle(
     let text = |name: header::HeaderName| request.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let (accept, known) = (text(header::ACCEPT), text(header::IF_NONE_MATCH));
     let path = info.path.trim_end_matches('/');
-    if let Some(answer) = server.health.answer(path, query) {
-        return Ok(answer);
+    if health::is_asked_by(path) {
+        let store = server.check_store().await;
+        let answer = server.health.answer(path, query, store);
+        return Ok(answer.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n")));
     }
     if path.starts_with("/openapi/") {
         let gzip = compression::accepted(&request.headers);
@@ -148,7 +151,7 @@ fn version() -> Value {
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "rustc",
-        "platform": "linux/amd64",
+        "platform": format!("linux/{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }),
     })
 }
 

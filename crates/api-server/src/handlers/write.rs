@@ -6,7 +6,7 @@ use hyper::{Request, Response, StatusCode};
 use object_model::{
     meta::{Meta, MetaMut},
     patch::{PatchDocument, PatchKind},
-    status::Status,
+    status::{Reason, Status},
 };
 use serde_json::Value;
 
@@ -35,6 +35,7 @@ pub async fn create(call: &Call<'_>, request: Request<RequestBody>) -> Result<Re
     let bytes = body::read(request.into_body()).await?;
     let strictness = Strictness::new(&options, &call.context.warnings);
     let mut object = decode::object(&call.resource, media, &bytes, &strictness)?;
+    refuse_version(&object, &options)?;
     wipe_system_fields(&mut object);
     dedupe_owners(call, &mut object);
     let manager = call.field_manager(&options.field_manager);
@@ -107,11 +108,9 @@ struct Replace<'a> {
 #[async_trait]
 impl Change for Replace<'_> {
     async fn apply(&mut self, current: Option<&Value>) -> Result<Value, Status> {
-        if let (Some(current), uid) = (current, Meta::of(&self.object).uid())
-            && !uid.is_empty()
-            && uid != Meta::of(current).uid()
-        {
-            return Err(uid_conflict(self.call, uid, Meta::of(current).uid()));
+        let (wanted, found) = (Meta::of(&self.object).uid(), current.map_or("", |current| Meta::of(current).uid()));
+        if !wanted.is_empty() && wanted != found {
+            return Err(uid_conflict(self.call, wanted, found));
         }
         let now = self.call.server.registry.clock.seconds().to_string();
         Ok(ownership::on_update(&self.call.target(), current, self.object.clone(), self.manager, &now))
@@ -197,6 +196,16 @@ fn check_name(call: &Call<'_>, object: &Value) -> Result<(), Status> {
 fn uid_conflict(call: &Call<'_>, given: &str, found: &str) -> Status {
     let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {found}");
     Status::conflict(&call.resource.group_resource(), &call.info.name, why)
+}
+
+/// A new object has no version yet; one that was read elsewhere has, and may be meant to replace something.
+fn refuse_version(object: &Value, options: &WriteOptions) -> Result<(), Status> {
+    let given = Meta::of(object).resource_version().parse::<u64>();
+    if options.dry_run || !given.is_ok_and(|version| version > 0) {
+        return Ok(());
+    }
+    let message = "resourceVersion should not be set on objects to be created";
+    Err(Status::failure(500, Reason::UNKNOWN, message, None))
 }
 
 /// What only the server sets is not taken from a new object.

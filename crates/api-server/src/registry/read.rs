@@ -267,24 +267,23 @@ fn validate(options: &ListOptions) -> Result<(), Status> {
     let root = Path::root();
     let path = root.child("resourceVersionMatch");
     let version = options.resource_version.as_str();
-    match options.resource_version_match.as_str() {
-        "" => {}
-        given => {
-            if options.send_initial_events.is_none() {
-                if version.is_empty() {
-                    errors.forbidden(&path, "resourceVersionMatch is forbidden unless resourceVersion is provided");
-                }
-                if !options.r#continue.is_empty() {
-                    errors.forbidden(&path, "resourceVersionMatch is forbidden when continue is provided");
-                }
-                if !matches!(given, "Exact" | "NotOlderThan") {
-                    errors.not_supported(&path, given, &["Exact", "NotOlderThan", ""]);
-                }
-                if given == "Exact" && version == "0" {
-                    errors.forbidden(&path, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
-                }
-            }
+    let given = options.resource_version_match.as_str();
+    if !given.is_empty() {
+        if version.is_empty() {
+            errors.forbidden(&path, "resourceVersionMatch is forbidden unless resourceVersion is provided");
         }
+        if !options.r#continue.is_empty() {
+            errors.forbidden(&path, "resourceVersionMatch is forbidden when continue is provided");
+        }
+        if !matches!(given, "Exact" | "NotOlderThan") {
+            errors.not_supported(&path, given, &["Exact", "NotOlderThan", ""]);
+        }
+        if given == "Exact" && version == "0" {
+            errors.forbidden(&path, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+    }
+    if options.send_initial_events.is_some() {
+        errors.forbidden(&root.child("sendInitialEvents"), "sendInitialEvents is forbidden for list");
     }
     if errors.is_empty() {
         if !options.r#continue.is_empty() && !matches!(version, "" | "0") {

@@ -16,6 +16,10 @@ pub async fn deleting(place: &Place) {
     let again = place.create("configmaps", &configmap("a")).await;
     assert_ne!(again["metadata"]["uid"], created["metadata"]["uid"]);
     client.delete("/api/v1/namespaces/default").await.refused(403);
+    // What cannot be read is not as if it had not been said.
+    let why = client.delete(&place.core("configmaps/a?gracePeriodSeconds=soon")).await.refused(400);
+    assert!(why.contains("soon"), "{why}");
+    client.get(&place.core("configmaps/a")).await.expect(200);
 }
 
 pub async fn finalizers_hold(place: &Place) {
@@ -28,7 +32,7 @@ pub async fn finalizers_hold(place: &Place) {
     assert_eq!(deleting["kind"], "ConfigMap");
     assert!(deleting["metadata"]["deletionTimestamp"].is_string());
     let again = client.delete(&path).await.expect(200);
-    assert_eq!(again["metadata"]["deletionTimestamp"], deleting["metadata"]["deletionTimestamp"]);
+    assert_eq!(again, deleting, "nothing has changed, so there is no revision");
 
     let added = json!({"metadata": {"finalizers": ["example.com/one", "example.com/two", "example.com/three"]}});
     client.patch(&path, MERGE_PATCH, &added).await.refused(422);

@@ -71,6 +71,10 @@ pub async fn versions(place: &Place) {
     client.get(&at("resourceVersionMatch=Exact")).await.refused(422);
     client.get(&at("resourceVersion=0&resourceVersionMatch=Exact")).await.refused(422);
     client.get(&at("resourceVersion=1&resourceVersionMatch=Sometimes")).await.refused(422);
+    let why = client.get(&at("sendInitialEvents=true")).await.refused(422);
+    assert!(why.contains("sendInitialEvents is forbidden for list"), "{why}");
+    let why = client.get(&at("watch=1&resourceVersionMatch=Exact")).await.refused(422);
+    assert!(why.contains("unless sendInitialEvents is provided") && why.contains("Unsupported value"), "{why}");
     let future = client.get(&at(&format!("resourceVersion={}", then + 1_000_000))).await;
     assert_eq!(future.header("retry-after"), "1");
     assert!(future.refused(504).contains("Too large resource version"));

@@ -9,6 +9,7 @@ mod authorization_webhook;
 mod client_go;
 mod deletes;
 mod discovery;
+mod evictions;
 mod fairness;
 mod forms;
 mod hostile;
@@ -19,6 +20,7 @@ mod kubectl_runs;
 mod kubectl_shows;
 mod lists;
 mod load;
+mod observation;
 mod sharing;
 mod stream_protocols;
 mod streams;
@@ -107,9 +109,10 @@ macro_rules! tests {
 tests! {
     admission: refused_objects_cost_nothing, limits_and_priorities, pod_security, posts_to_pods,
         what_is_not_enforced_is_said;
-    writes: create_and_read_back, generated_names, versions_guard_updates, put_creates_where_kubernetes_does,
+    writes: create_and_read_back, generated_names, versions_guard_updates, new_objects_have_no_version_yet, put_creates_where_kubernetes_does,
         four_patches, apply_owns_fields, dry_run_changes_nothing, unknown_fields, status_is_separate, no_change_no_revision;
     deletes: deleting, finalizers_hold, pods_go_gracefully, propagation, preconditions, collections;
+    evictions: budgets_are_spent, pods_that_do_not_count_go_as_they_are;
     lists: pages, versions, selectors, events_by_fields;
     discovery: like_kubernetes, components, bindings;
     forms: tables, metadata_only, yaml_bodies, protobuf_bodies, protobuf_answers, long_lists_in_protobuf,

@@ -77,10 +77,23 @@ pub async fn versions_guard_updates(place: &Place) {
     assert!(unversioned.refused(422).contains("must be specified for an update"));
 }
 
+pub async fn new_objects_have_no_version_yet(place: &Place) {
+    let mut object = configmap("a");
+    object["metadata"]["resourceVersion"] = json!("7");
+    let why = place.client.post(&place.core("configmaps"), &object).await.refused(500);
+    assert_eq!(why, "resourceVersion should not be set on objects to be created");
+    place.client.post(&place.core("configmaps?dryRun=All"), &object).await.expect(201);
+    object["metadata"]["resourceVersion"] = json!("0");
+    place.create("configmaps", &object).await;
+}
+
 pub async fn put_creates_where_kubernetes_does(place: &Place) {
     let path = place.core("configmaps/fresh");
     place.client.put(&path, &configmap("fresh")).await.refused(404);
     let role = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/fresh", place.namespace);
+    let known = json!({"metadata": {"name": "fresh", "uid": "another"}, "rules": []});
+    let why = place.client.put(&role, &known).await.refused(409);
+    assert!(why.contains("UID in precondition: another"), "{why}");
     place.client.put(&role, &json!({"metadata": {"name": "fresh"}, "rules": []})).await.expect(201);
 }
 
