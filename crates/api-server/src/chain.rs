@@ -7,7 +7,7 @@ use hyper::{
     Method, Request, Response,
     header::{self, HeaderValue},
 };
-use object_model::{identity::GroupResource, status::Status};
+use object_model::status::Status;
 
 use crate::{
     Server,
@@ -19,10 +19,10 @@ use crate::{
     fairness::Sorted,
     filters::{compression, impersonation, warnings},
     handlers::{self, respond},
-    request_info::RequestInfo,
+    request_info::{RequestInfo, pairs},
 };
 
-/// How long a request may take that is neither a watch nor a stream.
+/// How long a request may take that is neither a watch nor a stream, unless its client has less time.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Answers one request, whatever it is.
@@ -144,12 +144,11 @@ async fn answered(
     };
     let (warnings, remarks) = (context.warnings.clone(), context.audit.clone());
 
-    let long = info.is_long_running();
+    let deadline = deadline(info, request.uri().query().unwrap_or_default())?;
     let handled = handlers::handle(server, &context, info, request);
-    let result = if long {
-        handled.await
-    } else {
-        tokio::time::timeout(DEADLINE, handled).await.unwrap_or_else(|_| Err(too_slow(info)))
+    let result = match deadline {
+        None => handled.await,
+        Some(within) => tokio::time::timeout(within, handled).await.unwrap_or_else(|_| Err(too_slow())),
     };
     let mut response = result.unwrap_or_else(|status| respond::status(&status));
     if let Some(record) = record {
@@ -160,9 +159,21 @@ async fn answered(
     Ok(response.map(|body| body.guarded(seats)))
 }
 
-fn too_slow(info: &RequestInfo) -> Status {
-    let resource = GroupResource::new(info.group.as_str(), info.resource.as_str());
-    Status::server_timeout(&resource, info.verb, 0)
+/// How long a request may take, if there is a limit.
+fn deadline(info: &RequestInfo, query: &str) -> Result<Option<Duration>, Status> {
+    if info.is_long_running() {
+        return Ok(None);
+    }
+    let asked = pairs(query).find(|(key, value)| key == "timeout" && !value.is_empty());
+    let Some((_, text)) = asked else { return Ok(Some(DEADLINE)) };
+    let asked = object_model::time::Duration::parse(&text)
+        .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))?
+        .to_std();
+    Ok(Some(if asked.is_zero() { DEADLINE } else { asked.min(DEADLINE) }))
+}
+
+fn too_slow() -> Status {
+    Status::timeout("request did not complete within the allotted timeout", 0)
 }
 
 fn text(value: Option<&HeaderValue>) -> &str {

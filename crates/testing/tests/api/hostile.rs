@@ -232,3 +232,19 @@ async fn slow_clients_hold_nobody_up() {
     let ended = tokio::time::timeout(Duration::from_secs(5), async { while watch.next().await.is_some() {} });
     ended.await.expect("watches end when the server stops");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_never_comes_is_not_waited_for_longer_than_its_client_has_time() {
+    let server = TestServer::embedded().await;
+    let client = server.client();
+    let request = |timeout: &str| {
+        let line = format!("POST {MAPS}?timeout={timeout} HTTP/1.1\r\nHost: x\r\n");
+        format!("{line}Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{{").into_bytes()
+    };
+    let answer = raw(&client, &request("50ms")).await;
+    assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
+    assert!(answer.contains("Timeout: request did not complete within the allotted timeout"), "{answer}");
+    let why = client.get(&format!("{MAPS}?timeout=soon")).await.refused(400);
+    assert!(why.starts_with("invalid timeout specified in the request URL"), "{why}");
+    client.get(&format!("{MAPS}?timeout=32s")).await.expect(200);
+}
