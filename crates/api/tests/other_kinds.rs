@@ -382,6 +382,75 @@ fn policies_that_mutate_match_no_deletions() {
 }
 
 #[test]
+fn expressions_of_policies_must_compile() {
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]});
+    let policy = |kind: &str, rest: Value| {
+        let mut spec = json!({"matchConstraints": {"resourceRules": [rule]}});
+        for (field, value) in rest.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        object("admissionregistration.k8s.io/v1", kind, "policy", json!({ "spec": spec }))
+    };
+    let validating = |rest: Value| policy("ValidatingAdmissionPolicy", rest);
+    create(validating(json!({
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConditions": [{"name": "a", "expression": "request.userInfo.username != params.data.name"}],
+        "variables": [
+            {"name": "replicas", "expression": "int(object.spec.replicas)"},
+            {"name": "twice", "expression": "variables.replicas * 2"}
+        ],
+        "validations": [{
+            "expression": "variables.twice < 10 && authorizer.requestResource.check('get').allowed()",
+            "messageExpression": "'at most ' + string(variables.replicas)"
+        }],
+        "auditAnnotations": [{"key": "k", "valueExpression": "'a' + namespaceObject.metadata.name"}],
+    })))
+    .expect("valid");
+    let found = problems(validating(json!({
+        "matchConditions": [{"name": "a", "expression": " variables.x "}, {"name": "b", "expression": "params.x == 1"}],
+        "validations": [
+            {"expression": "object.x", "messageExpression": "authorizer"},
+            {"expression": "variables.nothing == 1 && request.nam == ''"}
+        ],
+        "auditAnnotations": [{"key": "k", "valueExpression": "1"}],
+    })));
+    let bad = |at: &str, text: &str, why: &str| format!("spec.{at}: Invalid value: \"{text}\": {why}");
+    let unknown = |column: usize, name: &str, text: &str| {
+        let place = format!("{}^", ".".repeat(column - 1));
+        format!(
+            "compilation failed: ERROR: <input>:1:{column}: undeclared reference to '{name}' (in container '')\n | \
+             {text}\n | {place}"
+        )
+    };
+    let text = "variables.nothing == 1 && request.nam == ''";
+    let fields = format!(
+        "compilation failed: ERROR: <input>:1:10: undefined field 'nothing'\n | {text}\n | .........^\nERROR: \
+         <input>:1:34: undefined field 'nam'\n | {text}\n | .................................^"
+    );
+    assert_eq!(
+        found,
+        [
+            bad("matchConditions[0].expression", "variables.x", &unknown(1, "variables", "variables.x")),
+            bad("matchConditions[1].expression", "params.x == 1", &unknown(1, "params", "params.x == 1")),
+            bad("validations[0].expression", "object.x", "must evaluate to bool but got dyn"),
+            bad("validations[0].messageExpression", "authorizer", &unknown(1, "authorizer", "authorizer")),
+            bad("validations[1].expression", text, &fields),
+            bad("auditAnnotations[0].valueExpression", "1", "must evaluate to one of [string null_type] but got int"),
+        ]
+    );
+    let mutating =
+        |patch: Value| policy("MutatingAdmissionPolicy", json!({"mutations": [patch], "reinvocationPolicy": "Never"}));
+    let apply = |text: &str| json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": text}});
+    create(mutating(apply("Object{spec: Object.spec{replicas: 3}}"))).expect("valid");
+    let patch = |text: &str| json!({"patchType": "JSONPatch", "jsonPatch": {"expression": text}});
+    create(mutating(patch("[JSONPatch{op: 'add', path: '/a/' + jsonpatch.escapeKey('b/c'), value: 1}]")))
+        .expect("valid");
+    let wrong = problems(mutating(patch("JSONPatch{}")));
+    let why = "must evaluate to list(JSONPatch) but got JSONPatch";
+    assert_eq!(wrong, [bad("mutations[0].jsonPatch.expression", "JSONPatch{}", why)]);
+}
+
+#[test]
 fn a_budgets_status_has_its_own_writer() {
     let budget = json!({"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}});
     let old = create(object("policy/v1", "PodDisruptionBudget", "pdb", budget)).expect("valid");

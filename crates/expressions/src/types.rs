@@ -119,6 +119,19 @@ impl Type {
         Type::Optional(Arc::new(of))
     }
 
+    /// The name under which Kubernetes tells what an expression must be: as messages do, but for types with two names.
+    pub fn declared_name(&self) -> String {
+        match self {
+            Type::Null => "null_type".to_owned(),
+            Type::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            Type::Duration => "google.protobuf.Duration".to_owned(),
+            Type::List(of) => format!("list({})", of.declared_name()),
+            Type::Optional(of) => format!("optional_type({})", of.declared_name()),
+            Type::Map(key, value) => format!("map({}, {})", key.declared_name(), value.declared_name()),
+            other => other.to_string(),
+        }
+    }
+
     pub(crate) fn is_dyn(&self) -> bool {
         matches!(self, Type::Dyn)
     }

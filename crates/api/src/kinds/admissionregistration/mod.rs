@@ -1,12 +1,13 @@
 //! admissionregistration.k8s.io: who else has a say in writes.
 //!
-//! Expressions in CEL are held to be there; what they say is compiled where they are used.
+//! Expressions in CEL must compile; they are run by the server.
 
 use serde_json::Value;
 
 use crate::defaults::Defaults;
 
 pub mod binding;
+pub mod expressions;
 pub mod policy;
 mod rules;
 pub mod webhook_configuration;

@@ -1,8 +1,10 @@
 //! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: rules in CEL about writes.
 
+use expressions::Type;
 use object_model::names;
 use serde_json::Value;
 
+use super::expressions::Scope;
 use super::rules::{expression, match_conditions, match_resources, mutating_operations};
 use super::{FAILURE_POLICIES, GROUP, REINVOCATION_POLICIES, match_defaults, warnings};
 use crate::defaults::Defaults;
@@ -84,13 +86,15 @@ fn same_conditions(policy: &Field, old: &Value) -> bool {
     ["paramKind", "matchConditions"].iter().all(|name| same_at(&policy.value()["spec"], &old["spec"], name))
 }
 
-fn matching(policy: &Field, skip_conditions: bool, is_mutating: bool) {
+/// What all policies have. Tells what the rest of their expressions may use.
+fn matching(policy: &Field, skip_conditions: bool, is_mutating: bool) -> Scope {
     meta::object_meta(&policy.at("metadata"), false, names::name_is_dns_subdomain);
     let spec = policy.at("spec");
     spec.at("failurePolicy").one_of(FAILURE_POLICIES);
     if spec.at("paramKind").is_set() {
         param_kind(&spec.at("paramKind"));
     }
+    let mut scope = Scope::new(spec.at("paramKind").is_set());
     let matched = spec.at("matchConstraints");
     match_resources(&matched);
     if !matched.is_set() {
@@ -102,13 +106,14 @@ fn matching(policy: &Field, skip_conditions: bool, is_mutating: bool) {
         }
     }
     if !skip_conditions {
-        match_conditions(&spec.at("matchConditions"));
+        match_conditions(&spec.at("matchConditions"), &scope);
     }
-    spec.at("variables").each().for_each(|item| variable(&item));
+    spec.at("variables").each().for_each(|item| variable(&item, &mut scope));
+    scope
 }
 
 fn validating(policy: &Field, skip_conditions: bool) {
-    matching(policy, skip_conditions, false);
+    let scope = matching(policy, skip_conditions, false);
     let spec = policy.at("spec");
     let (validations, annotations) = (spec.at("validations"), spec.at("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
@@ -117,14 +122,14 @@ fn validating(policy: &Field, skip_conditions: bool) {
         }
         return;
     }
-    validations.each().for_each(|item| validation(&item));
+    validations.each().for_each(|item| validation(&item, &scope));
     if annotations.len() > MAX_AUDIT_ANNOTATIONS {
         annotations.invalid(format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations"));
     }
     let name = policy.value()["metadata"]["name"].as_str().unwrap_or_default();
     let mut seen = Vec::new();
     for annotation in annotations.each() {
-        audit_annotation(&annotation, name);
+        audit_annotation(&annotation, name, &scope);
         let key = annotation.at("key");
         if seen.contains(&key.text()) {
             key.with_text().duplicate();
@@ -134,13 +139,13 @@ fn validating(policy: &Field, skip_conditions: bool) {
 }
 
 fn mutating(policy: &Field, skip_conditions: bool) {
-    matching(policy, skip_conditions, true);
+    let scope = matching(policy, skip_conditions, true);
     let spec = policy.at("spec");
     let mutations = spec.at("mutations");
     if mutations.is_empty() {
         mutations.missing("mutations must contain at least one item");
     }
-    mutations.each().for_each(|item| mutation(&item));
+    mutations.each().for_each(|item| mutation(&item, &scope));
     spec.at("reinvocationPolicy").required_one_of(REINVOCATION_POLICIES);
 }
 
@@ -170,7 +175,7 @@ fn param_kind(param: &Field) {
     }
 }
 
-fn variable(variable: &Field) {
+fn variable(variable: &Field, scope: &mut Scope) {
     let name = variable.at("name");
     let text = name.text();
     let fits =
@@ -180,11 +185,18 @@ fn variable(variable: &Field) {
     } else if !fits || RESERVED.contains(&text) {
         name.invalid("must be a valid CEL identifier");
     }
-    expression(&variable.at("expression"), "expression is not specified");
+    if expression(&variable.at("expression"), "expression is not specified") {
+        scope.declare(text, &variable.at("expression"));
+    }
 }
 
-fn validation(validation: &Field) {
-    expression(&validation.at("expression"), "expression is not specified");
+fn validation(validation: &Field, scope: &Scope) {
+    if expression(&validation.at("expression"), "expression is not specified") {
+        scope.check(&validation.at("expression"), &[Type::Bool]);
+    }
+    if !validation.at("messageExpression").text().trim().is_empty() {
+        scope.check_message(&validation.at("messageExpression"));
+    }
     let (words, message) = (validation.at("messageExpression"), validation.at("message"));
     for text in [words, message] {
         if !text.is_empty() && text.text().trim().is_empty() {
@@ -197,7 +209,7 @@ fn validation(validation: &Field) {
     validation.at("reason").one_of_if_set(&["Forbidden", "Invalid", "RequestEntityTooLarge"]);
 }
 
-fn audit_annotation(annotation: &Field, policy: &str) {
+fn audit_annotation(annotation: &Field, policy: &str, scope: &Scope) {
     let (key, value) = (annotation.at("key"), annotation.at("valueExpression"));
     if policy.is_empty() {
         key.with_text().invalid("requires metadata.name be non-empty");
@@ -207,13 +219,14 @@ fn audit_annotation(annotation: &Field, policy: &str) {
             key.invalid_value(full.as_str(), message);
         }
     }
-    expression(&value, "valueExpression is not specified");
     if value.text().trim().len() > MAX_AUDIT_EXPRESSION {
         value.missing(format!("must not exceed {MAX_AUDIT_EXPRESSION} bytes in length"));
+    } else if expression(&value, "valueExpression is not specified") {
+        scope.check_trimmed(&value, &[Type::String, Type::Null]);
     }
 }
 
-fn mutation(mutation: &Field) {
+fn mutation(mutation: &Field, scope: &Scope) {
     let kind = mutation.at("patchType");
     let (own, other) = match kind.text() {
         "JSONPatch" => ("jsonPatch", "applyConfiguration"),
@@ -221,7 +234,13 @@ fn mutation(mutation: &Field) {
         _ => return kind.required_one_of(&["ApplyConfiguration", "JSONPatch"]),
     };
     match mutation.at(own).is_set() {
-        true => expression(&mutation.at(own).at("expression"), ""),
+        true => {
+            let owned = mutation.at(own);
+            let patch = owned.at("expression");
+            if expression(&patch, "") {
+                scope.check_patch(&patch, own == "jsonPatch");
+            }
+        }
         false => mutation.at(own).missing(format!("must be specified when patchType is {}", kind.text())),
     }
     if mutation.at(other).is_set() {

@@ -6,6 +6,7 @@ use crate::validation::Field;
 use crate::validation::selectors::label_selector;
 
 use super::MATCH_POLICIES;
+use super::expressions::Scope;
 
 const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const MAX_CONDITIONS: usize = 64;
@@ -101,13 +102,15 @@ pub fn mutating_operations(matched: &Field) {
     }
 }
 
-pub fn match_conditions(conditions: &Field) {
+pub fn match_conditions(conditions: &Field, scope: &Scope) {
     if conditions.len() > MAX_CONDITIONS {
         conditions.too_many(MAX_CONDITIONS);
     }
     let mut seen = HashSet::new();
     for condition in conditions.each() {
-        expression(&condition.at("expression"), "");
+        if expression(&condition.at("expression"), "") {
+            scope.check_condition(&condition.at("expression"));
+        }
         let name = condition.at("name");
         if name.required() {
             name.qualified_name();
@@ -118,9 +121,11 @@ pub fn match_conditions(conditions: &Field) {
     }
 }
 
-/// Must say something.
-pub fn expression(expression: &Field, detail: &str) {
-    if expression.text().trim().is_empty() {
+/// Must say something; says whether it does.
+pub fn expression(expression: &Field, detail: &str) -> bool {
+    let is_empty = expression.text().trim().is_empty();
+    if is_empty {
         expression.missing(detail);
     }
+    !is_empty
 }

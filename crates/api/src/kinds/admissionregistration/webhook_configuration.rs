@@ -3,6 +3,7 @@
 use object_model::names;
 use serde_json::Value;
 
+use super::expressions::Scope;
 use super::rules::{match_conditions, rule};
 use super::{FAILURE_POLICIES, GROUP, MATCH_POLICIES, REINVOCATION_POLICIES, match_defaults, warnings};
 use crate::defaults::Defaults;
@@ -126,6 +127,6 @@ fn webhook(hook: &Field, tolerated: &Tolerated) {
     hook.at("reinvocationPolicy").one_of_if_set(REINVOCATION_POLICIES);
     webhooks::client_config(&hook.at("clientConfig"));
     if !tolerated.conditions {
-        match_conditions(&hook.at("matchConditions"));
+        match_conditions(&hook.at("matchConditions"), &Scope::new(false));
     }
 }

@@ -1,8 +1,10 @@
 //! resource.k8s.io: devices, classes of them, and claims on them.
 //!
-//! Selectors in CEL are held to be there and not too long; what they say is compiled where they are used. That only
-//! some namespaces may ask for admin access is for the server to check.
+//! That only some namespaces may ask for admin access is for the server to check.
 
+use std::sync::LazyLock;
+
+use expressions::{Environment, Library, LibraryType, ObjectType, Type};
 use object_model::names;
 use serde_json::Value;
 
@@ -71,14 +73,30 @@ fn selectors(selectors: &Field) {
         if expression.text().len() > MAX_EXPRESSION {
             expression.too_long(MAX_EXPRESSION);
         }
-        if expression.text().trim().is_empty() {
-            expression.with_text().invalid(
-                "compilation failed: ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>' expecting {'[', '{', \
-                 '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
-            );
+        match DEVICE.compile(expression.text()) {
+            Err(errors) => expression.with_text().invalid(format!("compilation failed: {errors}")),
+            Ok(program) if matches!(program.output(), Type::Bool | Type::Dyn) => {}
+            Ok(program) => {
+                let found = program.output().declared_name();
+                expression.invalid(format!("must evaluate to bool or the unknown type, not {found}"));
+            }
         }
     });
 }
+
+/// What selectors of devices may use.
+static DEVICE: LazyLock<Environment> = LazyLock::new(|| {
+    let by_domain = |of: Type| Type::map(Type::String, Type::map(Type::String, of));
+    let fields = [
+        ("driver", Type::String),
+        ("allowMultipleAllocations", Type::Bool),
+        ("attributes", by_domain(Type::Dyn)),
+        ("capacity", by_domain(Type::Library(LibraryType::Quantity))),
+    ];
+    Environment::kubernetes()
+        .with_library(Library::Bindings)
+        .with_variable("device", Type::Object(ObjectType::new("kubernetes.DRADevice", fields)))
+});
 
 /// The part of a configuration that all have: parameters for one driver.
 fn configuration(configuration: &Field, stored: bool) {
