@@ -49,6 +49,7 @@ async fn one(server: &Arc<Server>, context: &RequestContext, plural: &str, wante
     if wanted.has("roleRef") && wanted["roleRef"] != existing["roleRef"] && !is_protected(&existing) {
         // What is bound never changes, so another binding takes its place.
         server.registry.delete(&target, context, &DeleteOptions::default()).await?;
+        server.registry.cache.fresh().await.map_err(store_error)?;
         return bootstrap::create(server, context, GROUP, plural, wanted).await;
     }
     if reconciled(&wanted, &existing).is_none() {
