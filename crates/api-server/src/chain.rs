@@ -1,4 +1,4 @@
-//! The whole filter chain, in one function: what happens to every request, in this order.
+//! The whole filter chain: what happens to every request, in the order in which it is written here.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -62,7 +62,7 @@ async fn identified(
         None => None,
     };
     let answer = match user {
-        Ok(user) => permitted(&server, record.as_mut(), user, &info, request).await,
+        Ok(user) => in_turn(&server, record.as_mut(), user, &info, request).await,
         Err(status) => Err(status),
     };
     let response = answer.unwrap_or_else(|status| respond::status(&status));
@@ -74,8 +74,8 @@ async fn identified(
     }
 }
 
-/// Is it their turn?
-async fn permitted(
+/// Whom does it speak for, and is it their turn?
+async fn in_turn(
     server: &Arc<Server>,
     mut record: Option<&mut Record>,
     user: Arc<User>,

@@ -39,8 +39,8 @@ pub(super) fn negotiate_for(
 ) -> Result<(Encoding, Writer), Status> {
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let (form, include) = respond::negotiate(accept, include, content)?;
-    let now = call.server.registry.clock.seconds();
-    Ok((form.encoding, Writer::new(call.resource.clone(), form, include, now)))
+    let clock = call.server.registry.clock.clone();
+    Ok((form.encoding, Writer::new(call.resource.clone(), form, include, clock)))
 }
 
 pub async fn get(call: &Call<'_>, headers: &HeaderMap) -> Result<Response<Body>, Status> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use hyper::{Response, StatusCode, header};
-use object_model::{codec::yaml, status::Status, time::Time};
+use object_model::{codec::yaml, status::Status};
 use serde_json::{Value, json};
 use storage::Revision;
 
@@ -16,6 +16,7 @@ use super::messages;
 use crate::{
     body::Body,
     catalogue::Resource,
+    clock::Clock,
     conversion,
     negotiation::{Content, Encoding, Negotiated, View},
     watch_cache::write_header,
@@ -37,7 +38,8 @@ pub struct Writer {
     api_version: Box<str>,
     form: Negotiated,
     include: Include,
-    now: Time,
+    /// Ages are as of the moment when they are told, which for a watch may be much later than the request.
+    clock: Arc<dyn Clock>,
     /// Columns have been told in this stream already.
     columns_told: bool,
 }
@@ -52,9 +54,9 @@ pub enum Include {
 }
 
 impl Writer {
-    pub fn new(resource: Arc<Resource>, form: Negotiated, include: Include, now: Time) -> Self {
+    pub fn new(resource: Arc<Resource>, form: Negotiated, include: Include, clock: Arc<dyn Clock>) -> Self {
         let api_version = resource.api_version().into();
-        Self { resource, api_version, form, include, now, columns_told: false }
+        Self { resource, api_version, form, include, clock, columns_told: false }
     }
 
     pub fn encoding(&self) -> Encoding {
@@ -193,7 +195,7 @@ impl Writer {
         // Columns are about the stored version, whichever one is asked for.
         let mut value = object.value(&self.resource.kind);
         out.put_slice(br#"{"cells":"#);
-        put_json(&Value::Array((self.resource.columns.cells)(&value, self.now)), out);
+        put_json(&Value::Array((self.resource.columns.cells)(&value, self.clock.seconds())), out);
         if let Some(conditions) = (self.resource.columns.conditions)(&value) {
             out.put_slice(br#","conditions":"#);
             put_json(&conditions, out);

@@ -139,6 +139,9 @@ impl Registry {
         } else {
             let token = ContinueToken::decode(&options.r#continue)?;
             let start = token.start.trim_end_matches('\0').to_owned();
+            if !start.starts_with(&prefix) {
+                return Err(Status::bad_request("continue key is not valid: it is of another namespace"));
+            }
             (Some(start), u64::try_from(token.rv).ok().map(Revision))
         };
         let wanted = match (&from, exact) {

@@ -44,6 +44,8 @@ pub async fn pages(place: &Place) {
     let labelled = client.get(&place.core("configmaps?limit=2&labelSelector=none")).await.expect(200);
     assert!(names(&labelled).is_empty() && labelled["metadata"]["continue"].is_null());
     client.get(&page(3, "nonsense")).await.refused(400);
+    let elsewhere = format!("/api/v1/namespaces/default/configmaps?continue={}", token(&first));
+    client.get(&elsewhere).await.refused(400);
     let at = format!("{}&resourceVersion={}", page(3, &token(&first)), version(&first));
     client.get(&at).await.refused(400);
 }

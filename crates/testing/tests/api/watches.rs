@@ -1,7 +1,16 @@
 //! Watches, one client at a time. See `load` for many.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use api_server::clock::Clock;
 use serde_json::{Value, json};
-use testing::client::MERGE_PATCH;
+use testing::{TestServer, client::MERGE_PATCH};
 
 use super::{Place, configmap, pod, version};
 
@@ -109,10 +118,10 @@ pub async fn ends(place: &Place) {
 
 #[tokio::test]
 async fn the_past_is_gone() {
-    let first = testing::TestServer::embedded().await;
+    let first = TestServer::embedded().await;
     first.client().post("/api/v1/namespaces/default/configmaps", &configmap("a")).await.expect(201);
     // A server knows what happened since it started.
-    let second = testing::TestServer::start(first.store.clone()).await;
+    let second = TestServer::start(first.store.clone()).await;
     let path = "/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=1";
     let mut old = second.client().watch(path).await.expect("a watch");
     let event = old.next().await.expect("an event");
@@ -125,7 +134,7 @@ async fn the_past_is_gone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_watchers_list_again() {
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-    let server = testing::TestServer::embedded().await;
+    let server = TestServer::embedded().await;
     let client = server.client();
     let first = client.post(MAPS, &configmap("a")).await.expect(201);
     let from = version(&first);
@@ -159,7 +168,7 @@ async fn slow_watchers_list_again() {
 
 #[tokio::test]
 async fn a_last_bookmark_before_the_end() {
-    let server = testing::TestServer::embedded().await;
+    let server = TestServer::embedded().await;
     let path = "/api/v1/namespaces/default/configmaps";
     let made = server.client().post(path, &configmap("a")).await.expect(201);
     let watch = format!("{path}?watch=1&timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion={}", version(&made));
@@ -168,4 +177,35 @@ async fn a_last_bookmark_before_the_end() {
     assert_eq!(bookmark["type"], "BOOKMARK");
     assert!(version(&bookmark["object"]) >= version(&made));
     assert!(watch.next().await.is_none());
+}
+
+/// Runs ahead of the system's clock by so many seconds.
+#[derive(Default)]
+struct Ahead(AtomicU64);
+
+impl Clock for Ahead {
+    fn now(&self) -> SystemTime {
+        SystemTime::now() + Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[tokio::test]
+async fn ages_in_tables_are_as_of_now() {
+    let clock = Arc::new(Ahead::default());
+    let servers = clock.clone();
+    let server = TestServer::with(move |settings, _| settings.clock = servers).await;
+    let client = server.client();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    client.post(maps, &configmap("old")).await.expect(201);
+    let mut watch = client.watch_as(&format!("{maps}?watch=1&resourceVersion=0"), table).await.expect("a watch");
+    let mut age = async || watch.next().await.expect("an event")["object"]["rows"][0]["cells"][2].clone();
+    let first = age().await;
+    assert!(first.as_str().is_some_and(|age| age.ends_with('s')), "{first}");
+    clock.0.store(3600, Ordering::Relaxed);
+    client.post(maps, &configmap("new")).await.expect(201);
+    let new = age().await;
+    assert!(new.as_str().is_some_and(|age| age.ends_with('s')), "{new}");
+    client.patch(&format!("{maps}/old"), MERGE_PATCH, &json!({"data": {"key": "2"}})).await.expect(200);
+    assert_eq!(age().await, "60m");
 }
