@@ -20,6 +20,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    // First of all: a pod's shim must come to be before there is any thread.
+    container_runtime::shim::dispatch();
     let arguments = Arguments::parse();
     tell_troubles();
     match arguments.command.run() {

@@ -1,0 +1,370 @@
+//! The runtime: all sandboxes and containers, what happens to them, and how they are found again.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    cgroups::Layout,
+    containers::{Container, Phase},
+    images::ImageStore,
+    sandboxes::Sandbox,
+    security::capabilities,
+    services::{ContainerEvent, ContainerEventType, PodNetwork, Result, ServiceError},
+    shim::{
+        client::{self, Connection, ShimError},
+        protocol::{Reply, Report, Request},
+        spec::Exit,
+    },
+    snapshots::Snapshots,
+    state::{self, Folders, now},
+};
+
+/// How long processes may take to end after they were killed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a runtime is told at its start.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where images, snapshots and records are kept. One runtime at a time.
+    pub root: PathBuf,
+    /// The executable that is a shim when it is started as one; `/proc/self/exe` where `main` begins with
+    /// [`crate::shim::dispatch`].
+    pub shim: PathBuf,
+    /// The group above those that callers do not name: of the shims, and of pods without `cgroup_parent`.
+    pub cgroup: String,
+    /// When a container's log is rotated.
+    pub log_max_size: u64,
+    /// How many files of a container's log are kept, the current one included.
+    pub log_max_files: usize,
+}
+
+impl Settings {
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            shim: "/proc/self/exe".into(),
+            cgroup: "/ferry".into(),
+            log_max_size: 10 << 20,
+            log_max_files: 5,
+        }
+    }
+}
+
+/// Our container runtime. Clones are the same runtime; pods go on when the last one is dropped.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) settings: Settings,
+    pub(crate) folders: Folders,
+    pub(crate) layout: Layout,
+    /// The capabilities that this process has to give.
+    pub(crate) held: u64,
+    pub(crate) boot_id: String,
+    pub(crate) images: ImageStore,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) network: Arc<dyn PodNetwork>,
+    sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
+    containers: Mutex<BTreeMap<String, Arc<Container>>>,
+    listeners: Mutex<Vec<mpsc::UnboundedSender<ContainerEvent>>>,
+}
+
+/// Nothing is left half done under these locks, so a panic elsewhere does not spoil what they hold.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs work that waits for files, away from the threads that must not wait.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
+}
+
+impl From<io::Error> for ServiceError {
+    fn from(error: io::Error) -> Self {
+        Self::Internal(error.to_string())
+    }
+}
+
+impl From<ShimError> for ServiceError {
+    fn from(error: ShimError) -> Self {
+        match error {
+            ShimError::Gone => Self::FailedPrecondition(error.to_string()),
+            _ => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<crate::cgroups::CgroupError> for ServiceError {
+    fn from(error: crate::cgroups::CgroupError) -> Self {
+        Self::Internal(error.to_string())
+    }
+}
+
+impl Runtime {
+    /// Opens the folder, and finds the pods again that an earlier runtime has left: those whose shims answer go on, and what
+    /// is left of the others is taken down. When this returns, every record has been looked at.
+    pub async fn open(settings: Settings, network: Arc<dyn PodNetwork>) -> Result<Self> {
+        let inner = blocking(move || {
+            let folders = Folders::create(&settings.root)?;
+            let layout = Layout::detect()?;
+            let shims = layout.group(&settings.cgroup).child("shims");
+            shims.create()?;
+            Ok(Inner {
+                held: capabilities::held()?,
+                boot_id: state::boot_id()?,
+                images: ImageStore::open(&folders.root)?,
+                snapshots: Snapshots::new(folders.root.join(Folders::SNAPSHOTS)),
+                network,
+                sandboxes: Mutex::default(),
+                containers: Mutex::default(),
+                listeners: Mutex::default(),
+                settings,
+                folders,
+                layout,
+            })
+        })
+        .await?;
+        let runtime = Self { inner: Arc::new(inner) };
+        runtime.recover().await?;
+        Ok(runtime)
+    }
+
+    async fn recover(&self) -> Result<()> {
+        let folders = self.inner.folders.clone();
+        let (sandboxes, containers) = blocking(move || {
+            Ok((records(&folders.sandboxes(), state::SANDBOX)?, records(&folders.containers(), state::CONTAINER)?))
+        })
+        .await?;
+        for record in sandboxes {
+            let sandbox = Sandbox::new(record, self.inner.folders.clone());
+            locked(&self.inner.sandboxes).insert(sandbox.id.clone(), Arc::new(sandbox));
+        }
+        for record in containers {
+            let container = Container::new(record, Phase::Created);
+            let file = self.inner.folders.container(&container.id).join(state::EXIT);
+            if let Ok(exit) = state::read::<Exit>(&file) {
+                container.phase.send_replace(Phase::Exited(exit));
+            }
+            locked(&self.inner.containers).insert(container.id.clone(), Arc::new(container));
+        }
+        for sandbox in self.inner.all_sandboxes() {
+            if sandbox.record().boot_id == self.inner.boot_id && self.inner.follow(&sandbox).await.is_ok() {
+                continue;
+            }
+            self.inner.shim_gone(&sandbox).await;
+        }
+        let orphans = self
+            .inner
+            .all_containers()
+            .into_iter()
+            .filter(|container| self.inner.sandbox(&container.record().pod_sandbox_id).is_err());
+        for container in orphans.collect::<Vec<_>>() {
+            self.inner.delete_container(&container).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The records below a folder. A folder without a record is what a crash left of one that was being made or removed, before
+/// anything else existed or after everything else was gone.
+fn records<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<Vec<T>> {
+    let mut found = Vec::new();
+    for id in state::names(folder)? {
+        let folder = folder.join(id);
+        match state::read(&folder.join(name)) {
+            Ok(record) => found.push(record),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::remove_dir_all(&folder)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+impl Inner {
+    pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>> {
+        let found = locked(&self.sandboxes).get(id).cloned();
+        found.ok_or_else(|| ServiceError::NotFound(format!("pod sandbox {id} is not found")))
+    }
+
+    pub(crate) fn container(&self, id: &str) -> Result<Arc<Container>> {
+        let found = locked(&self.containers).get(id).cloned();
+        found.ok_or_else(|| ServiceError::NotFound(format!("container {id} is not found")))
+    }
+
+    pub(crate) fn all_sandboxes(&self) -> Vec<Arc<Sandbox>> {
+        locked(&self.sandboxes).values().cloned().collect()
+    }
+
+    pub(crate) fn all_containers(&self) -> Vec<Arc<Container>> {
+        locked(&self.containers).values().cloned().collect()
+    }
+
+    pub(crate) fn containers_of(&self, sandbox: &str) -> Vec<Arc<Container>> {
+        let containers = locked(&self.containers);
+        containers.values().filter(|container| container.record().pod_sandbox_id == sandbox).cloned().collect()
+    }
+
+    pub(crate) fn add_sandbox(&self, sandbox: Arc<Sandbox>) {
+        locked(&self.sandboxes).insert(sandbox.id.clone(), sandbox);
+    }
+
+    pub(crate) fn add_container(&self, container: Arc<Container>) {
+        locked(&self.containers).insert(container.id.clone(), container);
+    }
+
+    pub(crate) fn forget_sandbox(&self, id: &str) {
+        locked(&self.sandboxes).remove(id);
+    }
+
+    pub(crate) fn forget_container(&self, id: &str) {
+        locked(&self.containers).remove(id);
+    }
+
+    pub(crate) fn listen(&self) -> mpsc::UnboundedReceiver<ContainerEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        locked(&self.listeners).push(sender);
+        receiver
+    }
+
+    pub(crate) fn tell(&self, container_id: &str, pod_sandbox_id: &str, container_event_type: ContainerEventType) {
+        let event = ContainerEvent {
+            container_id: container_id.to_owned(),
+            pod_sandbox_id: pod_sandbox_id.to_owned(),
+            container_event_type,
+            created_at: now(),
+        };
+        locked(&self.listeners).retain(|listener| listener.send(event.clone()).is_ok());
+    }
+
+    /// Connects to the shim of a sandbox, takes over what it knows, and goes on listening to it.
+    pub(crate) async fn follow(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), ShimError> {
+        let connection = self.subscribe(sandbox).await?;
+        let (inner, sandbox) = (Arc::downgrade(self), sandbox.clone());
+        tokio::spawn(async move {
+            let mut connection = connection;
+            loop {
+                let received = connection.receive().await;
+                let Some(inner) = inner.upgrade() else { return };
+                match received {
+                    Ok((Reply::Exited { container_id: Some(id), exit }, _)) => inner.exited(&id, exit),
+                    Ok(_) => {}
+                    // It has ended, or has cut us off because we were slow: then it answers again.
+                    Err(_) => match inner.subscribe(&sandbox).await {
+                        Ok(again) => connection = again,
+                        Err(_) => return inner.shim_gone(&sandbox).await,
+                    },
+                }
+            }
+        });
+        Ok(())
+    }
+
+    async fn subscribe(&self, sandbox: &Sandbox) -> Result<Connection, ShimError> {
+        let connection = Connection::open(&sandbox.folder).await?;
+        let (Reply::State { containers, .. }, _) = connection.call(&Request::Subscribe, &[]).await? else {
+            return Err(ShimError::Protocol);
+        };
+        sandbox.set_ready(Some(connection.peer()?));
+        for Report { container_id, pid, started_at, exit } in containers {
+            self.started(&container_id, pid, started_at);
+            if let Some(exit) = exit {
+                self.exited(&container_id, exit);
+            }
+        }
+        Ok(connection)
+    }
+
+    /// A container runs. Said twice, it counts once; said after the exit, it does not count.
+    pub(crate) fn started(&self, id: &str, pid: i32, started_at: i64) {
+        let Ok(container) = self.container(id) else { return };
+        let changed = container.phase.send_if_modified(|phase| {
+            let is_new = *phase == Phase::Created;
+            if is_new {
+                *phase = Phase::Running { pid, started_at };
+            }
+            is_new
+        });
+        if changed {
+            self.tell(id, &container.record().pod_sandbox_id, ContainerEventType::Started);
+        }
+    }
+
+    /// A container has exited. The news of its start may still be on its way.
+    pub(crate) fn exited(&self, id: &str, exit: Exit) {
+        let Ok(container) = self.container(id) else { return };
+        if exit.start_error.is_none() {
+            self.started(id, 0, exit.started_at);
+        }
+        let changed = container.phase.send_if_modified(|phase| {
+            let is_new = !matches!(phase, Phase::Exited(_));
+            if is_new {
+                *phase = Phase::Exited(exit);
+            }
+            is_new
+        });
+        if changed {
+            self.tell(id, &container.record().pod_sandbox_id, ContainerEventType::Stopped);
+        }
+    }
+
+    /// The shim of a sandbox is no more, so nobody looks after its containers: they end, too.
+    pub(crate) async fn shim_gone(self: &Arc<Self>, sandbox: &Sandbox) {
+        let was_ready = sandbox.set_ready(None);
+        for container in self.containers_of(&sandbox.id) {
+            let record = container.record();
+            if !record.started || matches!(*container.phase.borrow(), Phase::Exited(_)) {
+                continue;
+            }
+            let file = self.folders.container(&container.id).join(state::EXIT);
+            let exit = tokio::task::spawn_blocking(move || {
+                if let Err(error) = record.group.destroy(PATIENCE) {
+                    tracing::warn!(container = record.id, %error, "what is left of a container cannot be removed");
+                }
+                // The shim may have recorded the exit as the last thing it did.
+                state::read::<Exit>(&file).unwrap_or_else(|_| {
+                    let exit = Exit {
+                        exit_code: 255,
+                        started_at: record.created_at,
+                        finished_at: now(),
+                        oom_killed: false,
+                        start_error: None,
+                    };
+                    if let Err(error) = state::write(&file, &exit) {
+                        tracing::warn!(container = record.id, %error, "an exit cannot be recorded");
+                    }
+                    exit
+                })
+            });
+            if let Ok(exit) = exit.await {
+                self.exited(&container.id, exit);
+            }
+        }
+        if was_ready {
+            self.tell(&sandbox.id, &sandbox.id, ContainerEventType::Stopped);
+        }
+    }
+
+    pub(crate) async fn ask(&self, sandbox: &str, request: &Request) -> Result<(), ShimError> {
+        client::call(&self.folders.sandbox(sandbox), request).await.map(|_| ())
+    }
+}
+
+/// Waits until a container has exited.
+pub(crate) async fn exit_of(container: &Container) -> Result<Exit> {
+    let mut phase: watch::Receiver<Phase> = container.phase.subscribe();
+    let gone = |_| ServiceError::NotFound(format!("container {} was removed", container.id));
+    let phase = phase.wait_for(|phase| matches!(phase, Phase::Exited(_))).await.map_err(gone)?;
+    match &*phase {
+        Phase::Exited(exit) => Ok(exit.clone()),
+        _ => Err(ServiceError::Internal("a container that has exited has not".into())),
+    }
+}

@@ -1,0 +1,144 @@
+//! Unpacked layers: one folder for each chain of layers, read-only once it is complete, shared by all containers and images that
+//! have the chain.
+//!
+//! The chain id of a layer names it together with everything below it (OCI image specification, config.md), since what a layer
+//! deletes depends on that. A folder gets its name when it is complete. Names are short, because the kernel takes one page
+//! of mount options for all layers of a container; the full id is inside.
+
+mod unpack;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, BufReader},
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use crate::{
+    images::{
+        ImageError, ImageRecord, ImageStore,
+        content::{Digest, Hashing},
+        decompressed,
+    },
+    runtime::locked,
+    state::{self, Folders},
+};
+
+/// Enough digits to tell chains apart, few enough for 120 layers in one page.
+const NAME_LENGTH: usize = 20;
+
+/// Begins the names of folders that are not complete.
+const INCOMPLETE: &str = "new-";
+
+pub struct Snapshots {
+    folder: PathBuf,
+    /// One at a time unpacks or removes.
+    changing: Mutex<()>,
+}
+
+/// The chain ids of an image's layers, the lowest first.
+fn chain_ids(image: &ImageRecord) -> Vec<Digest> {
+    let mut ids: Vec<Digest> = Vec::new();
+    for layer in &image.layers {
+        ids.push(match ids.last() {
+            None => layer.diff_id.clone(),
+            Some(below) => Digest::of(format!("{below} {}", layer.diff_id).as_bytes()),
+        });
+    }
+    ids
+}
+
+fn name(chain: &Digest) -> String {
+    chain.hex().chars().take(NAME_LENGTH).collect()
+}
+
+impl Snapshots {
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, changing: Mutex::new(()) }
+    }
+
+    /// Unpacks the layers of an image that are not yet; their folders relative to the root, the topmost first.
+    pub fn prepare(&self, images: &ImageStore, image: &ImageRecord) -> Result<Vec<String>, ImageError> {
+        let chains = chain_ids(image);
+        let _changing = locked(&self.changing);
+        let mut lower: Vec<PathBuf> = Vec::new();
+        for (chain, layer) in chains.iter().zip(&image.layers) {
+            let folder = self.folder.join(name(chain));
+            match fs::read_to_string(folder.join("chain")) {
+                Ok(known) if known == chain.to_string() => {}
+                Ok(known) => {
+                    let error = format!("another chain, {known}, has the same name");
+                    return Err(ImageError::Damaged { what: format!("the snapshot of {chain}"), error });
+                }
+                Err(_) => self.unpack(images, chain, layer, &lower)?,
+            }
+            lower.insert(0, folder.join("fs"));
+        }
+        if chains.is_empty() {
+            // An overlay needs something below.
+            fs::create_dir_all(self.folder.join("empty/fs"))?;
+            return Ok(vec![format!("{}/empty/fs", Folders::SNAPSHOTS)]);
+        }
+        Ok(chains.iter().rev().map(|chain| format!("{}/{}/fs", Folders::SNAPSHOTS, name(chain))).collect())
+    }
+
+    fn unpack(
+        &self,
+        images: &ImageStore,
+        chain: &Digest,
+        layer: &crate::images::Layer,
+        lower: &[PathBuf],
+    ) -> Result<(), ImageError> {
+        let temporary = self.folder.join(format!("{INCOMPLETE}{}", name(chain)));
+        if temporary.exists() {
+            fs::remove_dir_all(&temporary)?;
+        }
+        fs::create_dir(&temporary)?;
+        let content = BufReader::new(images.content().file(&layer.digest)?);
+        let mut archive = Hashing::new(decompressed(content)?);
+        let unpacked = unpack::unpack(&mut archive, &temporary.join("fs"), lower)
+            .map_err(|error| ImageError::Damaged {
+                what: format!("the layer {}", layer.digest),
+                error: error.to_string(),
+            })
+            .and_then(|()| Ok(archive.finish()?))
+            .and_then(|found| {
+                if found == layer.diff_id {
+                    return Ok(());
+                }
+                let what = format!("the layer {}, unpacked,", layer.digest);
+                Err(ImageError::Digest { what, expected: layer.diff_id.to_string(), found: found.to_string() })
+            })
+            .and_then(|()| Ok(fs::write(temporary.join("chain"), chain.to_string())?))
+            .and_then(|()| {
+                // Complete means durable: the name must not be there without the files after a loss of power.
+                sync_file_system(&temporary)?;
+                Ok(fs::rename(&temporary, self.folder.join(name(chain)))?)
+            });
+        if unpacked.is_err() {
+            let _ = fs::remove_dir_all(&temporary);
+        }
+        unpacked
+    }
+
+    /// Removes the folders that no image has.
+    pub fn remove_unused(&self, images: &ImageStore) -> io::Result<()> {
+        let _changing = locked(&self.changing);
+        let used: BTreeSet<String> =
+            images.all().iter().flat_map(|image| chain_ids(image)).map(|id| name(&id)).collect();
+        for name in state::names(&self.folder)? {
+            if !used.contains(&name) {
+                fs::remove_dir_all(self.folder.join(name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sync_file_system(folder: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(fs::File::open(folder)?)?)
+}
+
+#[cfg(test)]
+mod tests;

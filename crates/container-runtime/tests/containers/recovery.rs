@@ -1,0 +1,97 @@
+//! The runtime ends, or a shim does: what goes on, and what is found again.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+};
+
+use container_runtime::services::*;
+
+use crate::fixture::{Fixture, Guard, container, exited, start};
+
+const PARENT: &str = "FERRY_TEST_PARENT";
+
+/// Is the process that runs a pod and waits to be killed, if it was started as that.
+pub fn dispatch() -> bool {
+    let Ok(text) = std::env::var(PARENT) else { return false };
+    let (root, cgroup) = text.split_once(' ').expect("a folder and a cgroup");
+    let fixture = Fixture { root: root.into(), cgroup: cgroup.into() };
+    let threads = tokio::runtime::Runtime::new().expect("threads");
+    threads.block_on(async {
+        let runtime = fixture.runtime().await;
+        let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");
+        let stays = start(&runtime, &pod, ContainerConfig { stdin: true, ..container("stays", &["cat"]) }).await;
+        let ends = start(&runtime, &pod, container("ends", &["trap"])).await;
+        let made = runtime.create_container(&pod, container("made", &["print", "late"])).await.expect("it is created");
+        crate::fixture::wait_for_line(&fixture.log("ends.log"), "ready").await;
+        let pid = runtime.container_status(&ends).await.expect("a status").pid.expect("a process");
+        writeln!(std::io::stdout(), "{pod} {stays} {ends} {made} {pid}").expect("somebody listens");
+        std::future::pending::<()>().await;
+    });
+    true
+}
+
+pub async fn killed_runtime(fixture: Fixture) {
+    let mut parent = Command::new("/proc/self/exe")
+        .env(PARENT, format!("{} {}", fixture.root.display(), fixture.cgroup))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    BufReader::new(parent.stdout.take().expect("stdout")).read_line(&mut line).expect("it speaks");
+    let names: Vec<String> = line.split_whitespace().map(String::from).collect();
+    let [pod, stays, ends, made, pid] = names.as_slice() else { panic!("{line:?}") };
+    parent.kill().expect("it is killed");
+    parent.wait().expect("it is dead");
+
+    // While nobody is there, a container ends and the shim takes note.
+    let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is there");
+    let exit = fixture.root.join("containers").join(ends).join("exit.json");
+    while !exit.exists() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+
+    let runtime = fixture.open().await;
+    let mut events = runtime.events();
+    assert_eq!(runtime.pod_sandbox_status(pod).await.expect("found").state, PodSandboxState::Ready);
+    let mut states = Vec::new();
+    for id in [stays, ends, made] {
+        let status = runtime.container_status(id).await.expect("found");
+        states.push((status.state, status.exit_code));
+    }
+    use ContainerState::{Created, Exited, Running};
+    assert_eq!(states, [(Running, 0), (Exited, 7), (Created, 0)]);
+
+    // All of it is as it was: what runs can be talked to, what was made starts, and ends are heard of.
+    let answer = runtime.exec_sync(stays, vec!["/bin/tool".into(), "host".into()], 60).await.expect("it answers");
+    assert_eq!(answer.stdout, b"p\n/\n");
+    runtime.start_container(made).await.expect("it starts");
+    assert_eq!(exited(&runtime, &mut events, made).await.exit_code, 0);
+    runtime.stop_container(stays, 0).await.expect("it stops");
+    assert_eq!(exited(&runtime, &mut events, stays).await.exit_code, 137);
+    runtime.remove_pod_sandbox(pod).await.expect("it is removed");
+    assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
+}
+
+pub async fn killed_shim(fixture: Fixture) {
+    let runtime = fixture.runtime().await;
+    let mut events = runtime.events();
+    let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");
+    let id = start(&runtime, &pod, container("c", &["sleep"])).await;
+    let netns = runtime.pod_sandbox_status(&pod).await.expect("a status").netns;
+    let shim: i32 = netns.split('/').nth(2).and_then(|pid| pid.parse().ok()).expect("the shim's process");
+    let process = runtime.container_status(&id).await.expect("a status").pid.expect("a process");
+    let pid = rustix::process::Pid::from_raw(shim).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is there");
+
+    let status = exited(&runtime, &mut events, &id).await;
+    assert_eq!((status.exit_code, status.reason.as_str()), (255, "Error"));
+    assert!(!std::path::Path::new(&format!("/proc/{process}/root/")).exists(), "nobody looks after it, so it ends");
+    while runtime.pod_sandbox_status(&pod).await.expect("a status").state == PodSandboxState::Ready {
+        events.recv().await.expect("events go on");
+    }
+    assert!(runtime.create_container(&pod, container("d", &["sleep"])).await.is_err());
+    runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
+    assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
+}
