@@ -21,6 +21,7 @@ pub mod context;
 mod conversion;
 mod discovery;
 pub mod encryption;
+pub mod expression;
 pub mod fairness;
 mod filters;
 mod handlers;

@@ -6,7 +6,7 @@ use object_model::{codec::yaml, names, time, value::Fields};
 use serde_json::Value;
 
 use super::{
-    AlwaysAllow, AlwaysDeny, Authorization, Authorizer, Masters,
+    AlwaysAllow, AlwaysDeny, Authorization, Authorizer, Masters, conditions,
     node::NodeAuthorizer,
     rbac::Rbac,
     webhook::{Settings, Version, Webhook},
@@ -237,9 +237,6 @@ impl Draft {
         if !matches!(policy, "NoOpinion" | "Deny") {
             problem("failurePolicy", format!("Unsupported value: {policy:?}: supported values: NoOpinion, Deny"));
         }
-        if !webhook.items("matchConditions").is_empty() {
-            problem("matchConditions", "this version of ferry cannot evaluate conditions yet; leave them out".into());
-        }
         let info = webhook.field("connectionInfo").unwrap_or(&Value::Null);
         let kubeconfig = info.text("kubeConfigFile").to_owned();
         match info.text("type") {
@@ -256,6 +253,7 @@ impl Draft {
                 problem("connectionInfo.type", what);
             }
         }
+        let conditions = conditions::read(webhook, at, problems);
         let kept = |field: &str, ttl| if webhook.flag(field) == Some(false) { None } else { ttl };
         let settings = Settings {
             authorized_ttl: kept("cacheAuthorizedRequests", authorized_ttl),
@@ -263,6 +261,7 @@ impl Draft {
             timeout,
             version,
             deny_on_failure: policy == "Deny",
+            conditions,
         };
         Self::Webhook { kubeconfig, settings }
     }

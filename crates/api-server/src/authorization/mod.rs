@@ -5,6 +5,7 @@
 //! watch cache. Only a [`webhook`] is waited for. Components in this process are judged like everybody else.
 
 mod attributes;
+mod conditions;
 pub mod configuration;
 mod follower;
 pub mod node;

@@ -16,9 +16,10 @@ use hyper::StatusCode;
 use object_model::{selector::Operator, value::Fields};
 use serde_json::{Map, Value, json};
 
-use super::{Attributes, Authorizer, Decision, Rules, Verdict};
+use super::{Attributes, Authorizer, Decision, Rules, Verdict, conditions};
 use crate::{
     context::User,
+    expression::Expression,
     outbound::{self, Client, Peer},
 };
 
@@ -39,6 +40,8 @@ pub struct Settings {
     pub version: Version,
     /// Is a request refused that the webhook could not be asked about? Otherwise the next judge is.
     pub deny_on_failure: bool,
+    /// It is asked only where all of them hold.
+    pub conditions: Vec<Expression>,
 }
 
 /// The version of the reviews it is sent.
@@ -56,6 +59,7 @@ impl Default for Settings {
             timeout: Duration::from_secs(30),
             version: Version::V1,
             deny_on_failure: false,
+            conditions: Vec::new(),
         }
     }
 }
@@ -129,6 +133,18 @@ impl Webhook {
 #[async_trait]
 impl Authorizer for Webhook {
     async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        let failed = |error: String| {
+            tracing::warn!(%error, "cannot ask the authorization webhook");
+            let verdict = if self.settings.deny_on_failure { Verdict::Deny } else { Verdict::NoOpinion };
+            Decision { verdict, error: Some(error), ..Decision::default() }
+        };
+        if !self.settings.conditions.is_empty() {
+            match conditions::hold(&self.settings.conditions, &spec(attributes, Version::V1)) {
+                Ok(true) => {}
+                Ok(false) => return Decision::default(),
+                Err(error) => return failed(error),
+            }
+        }
         let spec = spec(attributes, self.settings.version);
         let key = spec.to_string();
         let answer = match self.remembered(&key) {
@@ -138,11 +154,7 @@ impl Authorizer for Webhook {
                     self.remember(key, &answer);
                     answer
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot ask the authorization webhook");
-                    let verdict = if self.settings.deny_on_failure { Verdict::Deny } else { Verdict::NoOpinion };
-                    return Decision { verdict, error: Some(error), ..Decision::default() };
-                }
+                Err(error) => return failed(error),
             },
         };
         match (answer.denied, answer.allowed) {

@@ -1,11 +1,15 @@
 //! The file that `--authentication-config` names: an AuthenticationConfiguration of apiserver.config.k8s.io.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::LazyLock};
 
+use expressions::{Environment, ObjectType, Type};
 use object_model::{codec::yaml, value::Fields};
 use serde_json::Value;
 
-use crate::authentication::{Error, anonymous};
+use crate::{
+    authentication::{Error, anonymous},
+    expression::Expression,
+};
 
 /// What the file says, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,18 +29,42 @@ pub struct Issuer {
     pub audiences: Vec<String>,
     /// Claims that must have these values.
     pub required: Vec<(String, String)>,
+    /// What must hold of the claims, and of the user made of them.
+    pub claim_rules: Vec<Rule>,
+    pub user_rules: Vec<Rule>,
     pub username: Mapping,
     pub groups: Option<Mapping>,
-    /// The claim that is the uid.
-    pub uid: Option<String>,
+    pub uid: Option<Mapping>,
+    /// Further attributes of the user, by key.
+    pub extra: Vec<(String, Expression)>,
 }
 
-/// A claim that stands for something, and what is put before it.
+/// A claim that stands for something, and what is put before it; or an expression instead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     pub claim: String,
     pub prefix: String,
+    pub expression: Option<Expression>,
 }
+
+/// What must hold, and what is said if it does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub expression: Expression,
+    pub message: String,
+}
+
+/// What expressions about claims may use.
+static CLAIMS: LazyLock<Environment> =
+    LazyLock::new(|| Environment::kubernetes().with_variable("claims", Type::map(Type::String, Type::Dyn)));
+
+/// The user, as expressions see it.
+pub static USER: LazyLock<Type> = LazyLock::new(|| {
+    let texts = || Type::list(Type::String);
+    let extra = Type::map(Type::String, texts());
+    let fields = [("username", Type::String), ("uid", Type::String), ("groups", texts()), ("extra", extra)];
+    Type::Object(ObjectType::new("kubernetes.UserInfo", fields))
+});
 
 impl Configuration {
     pub fn read(path: &Path) -> Result<Self, Error> {
@@ -92,10 +120,22 @@ impl Problems {
         }
     }
 
-    /// A field that holds an expression, which is not understood: better no server than one that lets the wrong ones in.
-    fn expression(&mut self, value: &Value, field: &str, at: &str) {
-        if value.has(field) {
-            self.add(format!("{at}.{field}: expressions are not supported by this version of ferry"));
+    /// A field that holds an expression about claims, if it is there.
+    fn expression(&mut self, value: &Value, field: &str, at: &str, wanted: Option<&Type>) -> Option<Expression> {
+        self.compiled(&CLAIMS, value.text(field), &format!("{at}.{field}"), wanted)
+    }
+
+    fn compiled(&mut self, by: &Environment, text: &str, at: &str, wanted: Option<&Type>) -> Option<Expression> {
+        if text.is_empty() {
+            return None;
+        }
+        Expression::compile(by, text, wanted).map_err(|why| self.add(format!("{at}: {why}"))).ok()
+    }
+
+    /// A claim and an expression exclude each other.
+    fn one_of(&mut self, value: &Value, at: &str) {
+        if value.has("claim") && value.has("expression") {
+            self.add(format!("{at}: claim and expression can't both be set"));
         }
     }
 }
@@ -129,29 +169,33 @@ fn issuer(entry: &Value, at: &str, problems: &mut Problems) -> Issuer {
         ("", _) => problems.add(format!("{at}.issuer.audienceMatchPolicy: must be MatchAny for several audiences")),
         (other, _) => problems.add(format!("{at}.issuer.audienceMatchPolicy: {other:?} is not MatchAny")),
     }
-    let mut required = Vec::new();
-    for (i, rule) in entry.items("claimValidationRules").iter().enumerate() {
-        let at = format!("{at}.claimValidationRules[{i}]");
-        problems.expression(rule, "expression", &at);
-        if rule.text("claim").is_empty() && !rule.has("expression") {
-            problems.add(format!("{at}.claim: is required"));
-        }
-        required.push((rule.text("claim").to_owned(), rule.text("requiredValue").to_owned()));
-    }
-    for (i, rule) in entry.items("userValidationRules").iter().enumerate() {
-        problems.expression(rule, "expression", &format!("{at}.userValidationRules[{i}]"));
-    }
+    let (required, claim_rules) = claim_rules(entry, at, problems);
+    let user_rules = user_rules(entry, at, problems);
     let mappings = entry.field("claimMappings").unwrap_or(&null);
     let at = format!("{at}.claimMappings");
     problems.unknown(mappings, &at, &["username", "groups", "uid", "extra"]);
-    for (i, extra) in mappings.items("extra").iter().enumerate() {
-        problems.expression(extra, "valueExpression", &format!("{at}.extra[{i}]"));
-    }
+    let extra = extra(mappings, &at, problems);
     let uid = mappings.field("uid").unwrap_or(&null);
-    problems.expression(uid, "expression", &format!("{at}.uid"));
+    problems.one_of(uid, &format!("{at}.uid"));
+    let uid = Mapping {
+        claim: uid.text("claim").to_owned(),
+        prefix: String::new(),
+        expression: problems.expression(uid, "expression", &format!("{at}.uid"), None),
+    };
     let username = mapping(mappings, "username", &at, problems);
     if username.is_none() {
         problems.add(format!("{at}.username: is required"));
+    }
+    // Whoever can choose an address must not be whoever has it.
+    let named_by = username.as_ref().and_then(|username| username.expression.as_ref());
+    let rules = claim_rules.iter().map(|rule| &rule.expression);
+    let mut others = rules.chain(extra.iter().map(|(_, expression)| expression)).chain(named_by);
+    if named_by.is_some_and(|by| by.mentions("email")) && !others.any(|by| by.mentions("email_verified")) {
+        problems.add(format!(
+            "{at}.username.expression: claims.email_verified must be used in claimMappings.username.expression or \
+             claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in \
+             claimMappings.username.expression"
+        ));
     }
     Issuer {
         url,
@@ -159,10 +203,74 @@ fn issuer(entry: &Value, at: &str, problems: &mut Problems) -> Issuer {
         certificate_authority: issuer.text("certificateAuthority").to_owned(),
         audiences,
         required,
+        claim_rules,
+        user_rules,
         username: username.unwrap_or_default(),
         groups: mapping(mappings, "groups", &at, problems),
-        uid: Some(uid.text("claim").to_owned()).filter(|claim| !claim.is_empty()),
+        uid: Some(uid).filter(|uid| *uid != Mapping::default()),
+        extra,
     }
+}
+
+/// Claims that must have a value, and expressions that must hold.
+fn claim_rules(entry: &Value, at: &str, problems: &mut Problems) -> (Vec<(String, String)>, Vec<Rule>) {
+    let (mut required, mut rules) = (Vec::new(), Vec::new());
+    for (i, rule) in entry.items("claimValidationRules").iter().enumerate() {
+        let at = format!("{at}.claimValidationRules[{i}]");
+        problems.one_of(rule, &at);
+        if let Some(expression) = problems.expression(rule, "expression", &at, Some(&Type::Bool)) {
+            rules.push(Rule { expression, message: rule.text("message").to_owned() });
+        } else if !rule.has("expression") {
+            if rule.text("claim").is_empty() {
+                problems.add(format!("{at}: claim or expression is required"));
+            }
+            required.push((rule.text("claim").to_owned(), rule.text("requiredValue").to_owned()));
+        }
+    }
+    (required, rules)
+}
+
+fn user_rules(entry: &Value, at: &str, problems: &mut Problems) -> Vec<Rule> {
+    let environment = Environment::kubernetes().with_variable("user", USER.clone());
+    let mut rules = Vec::new();
+    for (i, rule) in entry.items("userValidationRules").iter().enumerate() {
+        let at = format!("{at}.userValidationRules[{i}].expression");
+        if rule.text("expression").is_empty() {
+            problems.add(format!("{at}: Required value"));
+        }
+        let compiled = problems.compiled(&environment, rule.text("expression"), &at, Some(&Type::Bool));
+        rules.extend(compiled.map(|expression| Rule { expression, message: rule.text("message").to_owned() }));
+    }
+    rules
+}
+
+fn extra(mappings: &Value, at: &str, problems: &mut Problems) -> Vec<(String, Expression)> {
+    let mut all: Vec<(String, Expression)> = Vec::new();
+    for (i, extra) in mappings.items("extra").iter().enumerate() {
+        let (at, key) = (format!("{at}.extra[{i}]"), extra.text("key"));
+        let reserved = |domain: &str| {
+            ["k8s.io", "kubernetes.io"]
+                .iter()
+                .any(|own| domain.strip_suffix(own).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+        };
+        match key.split_once('/') {
+            None => problems.add(format!("{at}.key: {key:?} must be a domain, a slash and a path")),
+            Some((domain, _)) if reserved(domain) => {
+                problems.add(format!("{at}.key: {key:?}: k8s.io, kubernetes.io and their subdomains are reserved"));
+            }
+            Some(_) if key.to_lowercase() != key => problems.add(format!("{at}.key: {key:?} must be in lower case")),
+            Some(_) if all.iter().any(|(known, _)| known == key) => {
+                problems.add(format!("{at}.key: {key:?} is there twice"));
+            }
+            Some(_) => {}
+        }
+        if extra.text("valueExpression").is_empty() {
+            problems.add(format!("{at}.valueExpression: Required value"));
+        }
+        let value = problems.expression(extra, "valueExpression", &at, None);
+        all.extend(value.map(|value| (key.to_owned(), value)));
+    }
+    all
 }
 
 /// A claim with its prefix, which must be said even if it is empty.
@@ -170,7 +278,11 @@ fn mapping(mappings: &Value, name: &str, at: &str, problems: &mut Problems) -> O
     let entry = mappings.field(name).filter(|entry| entry.as_object().is_some_and(|fields| !fields.is_empty()))?;
     let at = format!("{at}.{name}");
     problems.unknown(entry, &at, &["claim", "prefix", "expression"]);
-    problems.expression(entry, "expression", &at);
+    problems.one_of(entry, &at);
+    if entry.has("expression") && entry.has("prefix") {
+        problems.add(format!("{at}.prefix: may not be specified when expression is set"));
+    }
+    let expression = problems.expression(entry, "expression", &at, None);
     if !entry.has("expression") {
         if entry.text("claim").is_empty() {
             problems.add(format!("{at}.claim: is required"));
@@ -178,5 +290,5 @@ fn mapping(mappings: &Value, name: &str, at: &str, problems: &mut Problems) -> O
             problems.add(format!("{at}.prefix: is required where a claim is; it may be empty"));
         }
     }
-    Some(Mapping { claim: entry.text("claim").to_owned(), prefix: entry.text("prefix").to_owned() })
+    Some(Mapping { claim: entry.text("claim").to_owned(), prefix: entry.text("prefix").to_owned(), expression })
 }

@@ -9,10 +9,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use configuration::Issuer;
 pub use configuration::{Configuration, Mapping};
+use configuration::{Issuer, Rule, USER};
+use expressions::{Activation, Map, Type, Value as Computed};
 use key_set::KeySet;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Denied, Error,
@@ -96,7 +97,72 @@ fn user(issuer: &Issuer, claims: &Claims) -> Result<User, String> {
             None => return Err(format!("required claim {claim} not present in ID token")),
         }
     }
-    let username = &issuer.username;
+    let computed = Activation::new().with("claims", Computed::Map(Map::Json(claims, Arc::new(Type::Dyn))));
+    check(&issuer.claim_rules, &computed, "error evaluating claim validation expression")?;
+    let user = User {
+        name: name(&issuer.username, claims, &computed)?,
+        uid: issuer.uid.as_ref().map_or(Ok(String::new()), |uid| uid_of(uid, claims, &computed))?,
+        groups: issuer.groups.as_ref().map_or(Ok(Vec::new()), |groups| groups_of(groups, claims, &computed))?,
+        extra: extra(issuer, &computed)?,
+    };
+    if !issuer.user_rules.is_empty() {
+        let extra: serde_json::Map<_, _> =
+            user.extra.iter().map(|(key, values)| (key.clone(), json!(values))).collect();
+        let seen = json!({"username": user.name, "uid": user.uid, "groups": user.groups, "extra": extra});
+        let computed = Activation::new().with("user", Computed::typed(&seen, &USER));
+        check(&issuer.user_rules, &computed, "error evaluating user info validation rule")?;
+    }
+    Ok(user)
+}
+
+fn check(rules: &[Rule], activation: &Activation<'_>, what: &str) -> Result<(), String> {
+    for Rule { expression, message } in rules {
+        let text = expression.text();
+        match expression.holds(activation) {
+            Ok(true) => {}
+            Ok(false) => return Err(format!("{what}: validation expression '{text}' failed: {message}")),
+            Err(why) => return Err(format!("{what}: expression '{text}' resulted in error: {why}")),
+        }
+    }
+    Ok(())
+}
+
+/// One text, or several, or none.
+fn texts(value: &Computed<'_>) -> Result<Vec<String>, String> {
+    let text = |value: &Computed<'_>| match value {
+        Computed::String(text) => Ok(text.to_string()),
+        _ => Err("expression must return a string or a list of strings".to_owned()),
+    };
+    match value {
+        Computed::Null => Ok(Vec::new()),
+        Computed::List(list) => list.iter().map(|value| text(&value)).collect(),
+        one => text(one).map(|text| Some(text).filter(|text| !text.is_empty()).into_iter().collect()),
+    }
+}
+
+fn extra(issuer: &Issuer, activation: &Activation<'_>) -> Result<Vec<(String, Vec<String>)>, String> {
+    let mut all = Vec::new();
+    for (key, expression) in &issuer.extra {
+        let failed = |why: String| format!("error evaluating extra claim expression: {}: {why}", expression.text());
+        let values = expression.evaluate(activation).and_then(|value| texts(&value)).map_err(failed)?;
+        if !values.is_empty() {
+            all.push((key.clone(), values));
+        }
+    }
+    Ok(all)
+}
+
+fn name(username: &Mapping, claims: &Claims, activation: &Activation<'_>) -> Result<String, String> {
+    if let Some(expression) = &username.expression {
+        let failed = |why: String| format!("error evaluating username claim expression: {why}");
+        return match expression.evaluate(activation).map_err(failed)? {
+            Computed::String(name) if name.is_empty() => {
+                Err("empty username via CEL expression is not allowed".to_owned())
+            }
+            Computed::String(name) => Ok(name.to_string()),
+            _ => Err(failed("username claim expression must return a string".to_owned())),
+        };
+    }
     let Some(name) = claims.get(&username.claim).and_then(Value::as_str) else {
         return Err(format!("parse username claims {:?}: claim not present", username.claim));
     };
@@ -105,24 +171,39 @@ fn user(issuer: &Issuer, claims: &Claims) -> Result<User, String> {
     {
         return Err("email not verified".into());
     }
-    let groups = match issuer.groups.as_ref().map(|groups| (groups, claims.get(&groups.claim))) {
-        None | Some((_, None | Some(Value::Null))) => Vec::new(),
-        Some((groups, Some(Value::String(one)))) => vec![format!("{}{one}", groups.prefix)],
-        Some((groups, Some(Value::Array(all)))) => {
+    Ok(format!("{}{name}", username.prefix))
+}
+
+fn groups_of(groups: &Mapping, claims: &Claims, activation: &Activation<'_>) -> Result<Vec<String>, String> {
+    if let Some(expression) = &groups.expression {
+        let failed = |why: String| format!("error evaluating group claim expression: {why}");
+        return expression.evaluate(activation).and_then(|value| texts(&value)).map_err(failed);
+    }
+    let problem = || format!("parse groups claim {:?}: not a list of texts", groups.claim);
+    match claims.get(&groups.claim) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(one)) => Ok(vec![format!("{}{one}", groups.prefix)]),
+        Some(Value::Array(all)) => {
             let texts = all.iter().map(|group| group.as_str().map(|text| format!("{}{text}", groups.prefix)));
-            let problem = || format!("parse groups claim {:?}: not a list of texts", groups.claim);
-            texts.collect::<Option<_>>().ok_or_else(problem)?
+            texts.collect::<Option<_>>().ok_or_else(problem)
         }
-        Some((groups, Some(_))) => return Err(format!("parse groups claim {:?}: not a list of texts", groups.claim)),
-    };
-    let uid = match &issuer.uid {
-        Some(claim) => match claims.get(claim).and_then(Value::as_str) {
-            Some(uid) => uid.to_owned(),
-            None => return Err(format!("parse uid claim {claim:?}: claim not present")),
-        },
-        None => String::new(),
-    };
-    Ok(User { name: format!("{}{name}", username.prefix), uid, groups, extra: Vec::new() })
+        Some(_) => Err(problem()),
+    }
+}
+
+fn uid_of(uid: &Mapping, claims: &Claims, activation: &Activation<'_>) -> Result<String, String> {
+    if let Some(expression) = &uid.expression {
+        let failed = |why: String| format!("error evaluating uid claim expression: {why}");
+        return match expression.evaluate(activation).map_err(failed)? {
+            Computed::String(uid) => Ok(uid.to_string()),
+            _ => Err(failed("uid claim expression must return a string".to_owned())),
+        };
+    }
+    let claim = &uid.claim;
+    match claims.get(claim).and_then(Value::as_str) {
+        Some(uid) => Ok(uid.to_owned()),
+        None => Err(format!("parse uid claim {claim:?}: claim not present")),
+    }
 }
 
 #[cfg(test)]

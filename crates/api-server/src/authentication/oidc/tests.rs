@@ -34,10 +34,13 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
+        Self::configured(configuration())
+    }
+
+    fn configured(mut value: Value) -> Self {
         let (folder, key) = (tempfile::tempdir().unwrap(), key());
         let path = folder.path().join("keys.json");
         std::fs::write(&path, json!({"keys": [key.public.to_jwk()]}).to_string()).unwrap();
-        let mut value = configuration();
         value["jwt"][0]["issuer"]["discoveryURL"] = format!("file://{}", path.display()).into();
         let configuration = Configuration::from_value(&value).unwrap();
         let issuers = Issuers::new(configuration.issuers, &[], Arc::new(SystemClock)).unwrap();
@@ -87,6 +90,37 @@ async fn tokens_that_are_not_good() {
     assert!(case.issuers.token(&forged, &[]).await.unwrap_err().0.contains("failed to verify signature"));
 }
 
+#[tokio::test]
+async fn expressions_map_and_judge_claims() {
+    let mut value = configuration();
+    value["jwt"][0]["claimMappings"] = json!({
+        "username": {"expression": "claims.email_verified ? 'oidc:' + claims.email : ''"},
+        "groups": {"expression": "claims.groups.map(g, 'g:' + g) + (has(claims.team) ? [claims.team] : [])"},
+        "uid": {"expression": "claims.sub + '@' + claims.hd"},
+        "extra": [
+            {"key": "example.org/level", "valueExpression": "string(claims.?level.orValue(0))"},
+            {"key": "example.org/none", "valueExpression": "claims.?nothing.orValue('')"},
+        ],
+    });
+    value["jwt"][0]["claimValidationRules"] =
+        json!([{"expression": "claims.hd.endsWith('.org')", "message": "only organisations"}]);
+    value["jwt"][0]["userValidationRules"] =
+        json!([{"expression": "!user.username.startsWith('oidc:system:')", "message": "a reserved name"}]);
+    let case = Case::configured(value);
+    let user = case.token(|claims| claims["level"] = 3.into()).await.unwrap().unwrap().user;
+    assert_eq!((user.name.as_str(), user.uid.as_str()), ("oidc:ada@example.org", "42@example.org"));
+    assert_eq!(user.groups, ["g:a", "g:b"]);
+    assert_eq!(user.extra, [("example.org/level".to_owned(), vec!["3".to_owned()])]);
+    let why = case.refused(|c| c["hd"] = "example.com".into()).await;
+    assert!(why.ends_with("validation expression 'claims.hd.endsWith('.org')' failed: only organisations"), "{why}");
+    let why = case.refused(|c| c["email"] = "system:admin".into()).await;
+    assert!(why.ends_with("failed: a reserved name"), "{why}");
+    let why = case.refused(|c| c["email_verified"] = false.into()).await;
+    assert_eq!(why, "oidc: empty username via CEL expression is not allowed");
+    let why = case.refused(|c| c["sub"] = 1.into()).await;
+    assert_eq!(why, "oidc: error evaluating uid claim expression: no such overload");
+}
+
 #[test]
 fn configurations_are_checked_whole() {
     let read = Configuration::from_value(&configuration()).unwrap();
@@ -94,17 +128,17 @@ fn configurations_are_checked_whole() {
     let mut bad = configuration();
     bad["jwt"][0]["issuer"]["url"] = "http://issuer.example".into();
     bad["jwt"][0]["issuer"]["audiences"] = json!(["a", "b"]);
-    bad["jwt"][0]["claimMappings"]["username"] = json!({"expression": "claims.sub"});
+    bad["jwt"][0]["claimMappings"]["username"] = json!({"expression": "claims.email"});
     bad["jwt"][0]["claimMappings"]["groups"] = json!({"claim": "groups"});
-    bad["jwt"][0]["userValidationRules"] = json!([{"expression": "true"}]);
+    bad["jwt"][0]["userValidationRules"] = json!([{"expression": "user.name == ''"}]);
     bad["jwt"][0]["wheels"] = 4.into();
     let problems = Configuration::from_value(&bad).unwrap_err().join("\n");
     for wanted in [
         "jwt[0].issuer.url",
         "jwt[0].issuer.audienceMatchPolicy: must be MatchAny",
-        "jwt[0].claimMappings.username.expression: expressions are not supported",
+        "jwt[0].claimMappings.username.expression: claims.email_verified must be used",
         "jwt[0].claimMappings.groups.prefix: is required",
-        "jwt[0].userValidationRules[0].expression: expressions are not supported",
+        "jwt[0].userValidationRules[0].expression: Invalid value: \"user.name == ''\": compilation failed: ERROR: <input>:1:5",
         "jwt[0].wheels: unknown field",
     ] {
         assert!(problems.contains(wanted), "{wanted}\n{problems}");

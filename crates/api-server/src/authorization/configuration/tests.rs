@@ -56,7 +56,8 @@ fn a_file() {
         ),
         (
             json!({"matchConditions": [{"expression": "true"}]}),
-            "authorizers[0].matchConditions: this version of ferry cannot evaluate conditions yet; leave them out",
+            "authorizers[0].matchConditionSubjectAccessReviewVersion: Required value: required if match conditions are \
+             specified",
         ),
         (
             json!({"connectionInfo": {"type": "InClusterConfig"}}),
