@@ -4,20 +4,17 @@
 use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
-use base64::{Engine, engine::general_purpose::STANDARD};
 use object_model::{status::Status, value::Fields};
 use serde_json::Value;
-use x509_parser::{
-    certification_request::X509CertificationRequest, oid_registry::OID_X509_ORGANIZATION_NAME, pem::parse_x509_pem,
-    prelude::FromDer,
-};
 
 use super::{Attributes, Operation, Plugin, Request};
-use crate::authorization::{self, Authorization, MASTERS};
+use crate::{
+    authorization::{self, Authorization, MASTERS},
+    certificates::request::{self, API_CLIENT},
+};
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
-const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// One of the rights that are given by the name of a signer.
 pub struct SignerRight {
@@ -112,49 +109,16 @@ impl Plugin for CertificateSubjectRestriction {
     }
 
     async fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
-        if object.text_at(&["spec", "signerName"]) != CLIENT_SIGNER {
+        if object.text_at(&["spec", "signerName"]) != API_CLIENT {
             return Ok(());
         }
-        match organizations(object.text_at(&["spec", "request"])) {
+        match request::Request::read(object) {
             Err(why) => Err(attributes.forbidden(object, format!("failed to parse CSR: {why}"))),
-            Ok(groups) if groups.iter().any(|group| group == MASTERS) => {
-                let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
+            Ok(asked) if asked.organizations.iter().any(|group| group == MASTERS) => {
+                let why = format!("use of {API_CLIENT} signer with {MASTERS} group is not allowed");
                 Err(attributes.forbidden(object, why))
             }
             Ok(_) => Ok(()),
         }
-    }
-}
-
-/// The organizations in the subject of a request: PEM, in base64 as objects have bytes.
-fn organizations(request: &str) -> Result<Vec<String>, String> {
-    let wrong = "PEM block type must be CERTIFICATE REQUEST";
-    let bytes = STANDARD.decode(request).map_err(|error| error.to_string())?;
-    let (_, pem) = parse_x509_pem(&bytes).map_err(|_| wrong.to_owned())?;
-    if pem.label != "CERTIFICATE REQUEST" {
-        return Err(wrong.to_owned());
-    }
-    let (_, parsed) = X509CertificationRequest::from_der(&pem.contents).map_err(|error| error.to_string())?;
-    let subject = &parsed.certification_request_info.subject;
-    let names = subject.iter_by_oid(&OID_X509_ORGANIZATION_NAME);
-    Ok(names.filter_map(|name| name.as_str().ok()).map(str::to_owned).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use base64::{Engine, engine::general_purpose::STANDARD};
-    use rcgen::{CertificateParams, DnType, KeyPair};
-
-    use super::organizations;
-
-    #[test]
-    fn the_groups_of_a_request_are_read() {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "jane");
-        params.distinguished_name.push(DnType::OrganizationName, "system:masters");
-        let key = KeyPair::generate().expect("a key");
-        let pem = params.serialize_request(&key).and_then(|request| request.pem()).expect("a request");
-        assert_eq!(organizations(&STANDARD.encode(pem)), Ok(vec!["system:masters".to_owned()]));
-        assert_eq!(organizations("bm90IHBlbQ=="), Err("PEM block type must be CERTIFICATE REQUEST".to_owned()));
     }
 }

@@ -13,9 +13,7 @@ use object_model::{
     status::Status,
     value::Fields,
 };
-use rustls::pki_types::{CertificateSigningRequestDer, pem::PemObject};
 use serde_json::Value;
-use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
 
 use super::{Attributes, Lookup, Operation, Plugin};
 use crate::{
@@ -26,6 +24,7 @@ use crate::{
             references::{self, Kind},
         },
     },
+    certificates::request::{KUBELET_CLIENT, KUBELET_SERVING, Request as SigningRequest},
     watch_cache::WatchCache,
 };
 
@@ -46,7 +45,6 @@ const OWN_LABELS: &[&str] = &[
     "beta.kubernetes.io/arch",
 ];
 const OWN_LABEL_DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
-const NODE_SIGNERS: &[&str] = &["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
 pub struct NodeRestriction {
     pods: Lookup,
@@ -373,23 +371,14 @@ fn slice(node: &str, request: &Attributes<'_>, object: &Value) -> Result<(), No>
 }
 
 fn signing_request(node: &str, request: &Attributes<'_>, object: &Value) -> Result<(), No> {
-    if request.operation != Operation::Create || !NODE_SIGNERS.contains(&object.text_at(&["spec", "signerName"])) {
+    let signer = object.text_at(&["spec", "signerName"]);
+    if request.operation != Operation::Create || ![KUBELET_CLIENT, KUBELET_SERVING].contains(&signer) {
         return Ok(());
     }
-    let Some(name) = common_name(object.text_at(&["spec", "request"])) else {
-        return no("unable to parse csr: PEM block type must be CERTIFICATE REQUEST");
-    };
-    if name == format!("system:node:{node}") {
-        return Ok(());
+    match SigningRequest::read(object) {
+        Err(why) => return no(format!("unable to parse csr: {why}")),
+        Ok(asked) if asked.common_name == format!("system:node:{node}") => return Ok(()),
+        Ok(_) => {}
     }
     no(format!("can only create a node CSR with CN=system:node:{node}"))
-}
-
-/// The common name that a request for a certificate asks for; the request is PEM, in base64.
-fn common_name(request: &str) -> Option<String> {
-    use base64::{Engine, engine::general_purpose::STANDARD};
-    let der = CertificateSigningRequestDer::from_pem_slice(&STANDARD.decode(request).ok()?).ok()?;
-    let (_, parsed) = X509CertificationRequest::from_der(&der).ok()?;
-    let subject = &parsed.certification_request_info.subject;
-    Some(subject.iter_common_name().next().and_then(|name| name.as_str().ok()).unwrap_or_default().to_owned())
 }

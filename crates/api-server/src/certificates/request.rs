@@ -1,21 +1,28 @@
 //! What somebody asks a certificate for: the signing request inside of a CertificateSigningRequest, and what the signers of
 //! Kubernetes demand of it.
+//!
+//! Everybody who judges or signs a request reads it here. Two readers that disagree about what it says would let somebody
+//! pass one of them with a harmless request, and have another one signed.
 
+use api::validation::pem;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use object_model::value::Fields;
-use rustls::pki_types::{CertificateSigningRequestDer, pem::PemObject};
 use serde_json::Value;
 use x509_parser::{
     certification_request::X509CertificationRequest,
     extensions::{GeneralName, ParsedExtension},
+    oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid},
     prelude::FromDer,
+    x509::X509Name,
 };
 
 pub const API_CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 pub const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 pub const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
+/// The signers of this server.
+pub const SIGNERS: [&str; 3] = [API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING];
 
-/// A signing request, signed by the key it is for.
+/// A signing request.
 #[derive(Debug, Default)]
 pub struct Request {
     /// As it was written, to be written again.
@@ -24,7 +31,7 @@ pub struct Request {
     /// The names it is for, in DER.
     pub alternative_names: Option<Vec<u8>>,
     pub common_name: String,
-    organizations: Vec<String>,
+    pub organizations: Vec<String>,
     dns: usize,
     emails: usize,
     addresses: usize,
@@ -32,20 +39,27 @@ pub struct Request {
 }
 
 impl Request {
-    /// From the object that carries it.
+    /// From the object that carries it, for who only wants to know what is asked for.
     pub fn read(object: &Value) -> Result<Self, String> {
-        let pem = STANDARD.decode(object.text_at(&["spec", "request"])).map_err(|e| e.to_string())?;
-        let der = CertificateSigningRequestDer::from_pem_slice(&pem)
-            .map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;
-        let (_, request) = X509CertificationRequest::from_der(&der).map_err(|e| e.to_string())?;
+        Self::of(&parsed(&der(object)?)?)
+    }
+
+    /// The same, if it is signed by the key it is for.
+    pub fn signed(object: &Value) -> Result<Self, String> {
+        let der = der(object)?;
+        let request = parsed(&der)?;
         request.verify_signature().map_err(|_| "the request is not signed by the key it is for".to_owned())?;
+        Self::of(&request)
+    }
+
+    fn of(request: &X509CertificationRequest<'_>) -> Result<Self, String> {
         let info = &request.certification_request_info;
-        let texts = |name: &x509_parser::x509::AttributeTypeAndValue<'_>| name.as_str().ok().map(str::to_owned);
         let mut read = Self {
             subject: info.subject.as_raw().to_vec(),
             public_key: info.subject_pki.raw.to_vec(),
-            common_name: info.subject.iter_common_name().filter_map(texts).last().unwrap_or_default(),
-            organizations: info.subject.iter_organization().filter_map(texts).collect(),
+            // The last one counts, as for who comes with the certificate.
+            common_name: texts(&info.subject, &OID_X509_COMMON_NAME)?.pop().unwrap_or_default(),
+            organizations: texts(&info.subject, &OID_X509_ORGANIZATION_NAME)?,
             ..Self::default()
         };
         for attribute in info.iter_attributes() {
@@ -73,13 +87,13 @@ impl Request {
         }
     }
 
-    /// What is wrong with it for this signer; `None` of the known signers knows it otherwise.
-    pub fn judged_by(&self, signer: &str, usages: &[&str]) -> Option<Result<(), String>> {
+    /// What is wrong with it for one of the [`SIGNERS`].
+    pub fn judged_by(&self, signer: &str, usages: &[&str]) -> Result<(), String> {
         match signer {
-            API_CLIENT => Some(client_usages(usages)),
-            KUBELET_CLIENT => Some(self.is_for_node(usages, "client auth")),
-            KUBELET_SERVING => Some(self.is_for_node(usages, "server auth")),
-            _ => None,
+            API_CLIENT => client_usages(usages),
+            KUBELET_CLIENT => self.is_for_node(usages, "client auth"),
+            KUBELET_SERVING => self.is_for_node(usages, "server auth"),
+            other => Err(format!("nobody here signs for {other:?}")),
         }
     }
 
@@ -114,6 +128,33 @@ impl Request {
             && given.iter().all(|usage| wanted.contains(usage));
         if fits { Ok(()) } else { Err(format!("usages did not match [{}]", wanted.join(" "))) }
     }
+}
+
+/// The one block of the PEM, itself in base64. What comes with a second one could look different to whoever approves it.
+fn der(object: &Value) -> Result<Vec<u8>, String> {
+    let bytes = STANDARD.decode(object.text_at(&["spec", "request"])).map_err(|e| e.to_string())?;
+    let text = String::from_utf8(bytes).map_err(|e| e.to_string())?;
+    if text.matches("-----BEGIN").count() > 1 {
+        return Err("there must be one PEM block only".to_owned());
+    }
+    match pem::blocks(&text).next() {
+        Some(block) if block.label == "CERTIFICATE REQUEST" => Ok(block.der),
+        _ => Err("PEM block type must be CERTIFICATE REQUEST".to_owned()),
+    }
+}
+
+fn parsed(der: &[u8]) -> Result<X509CertificationRequest<'_>, String> {
+    match X509CertificationRequest::from_der(der) {
+        Ok(([], request)) => Ok(request),
+        Ok(_) => Err("asn1: syntax error: trailing data".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// All attributes of this kind. One that cannot be read is not left out: others may be able to.
+fn texts(subject: &X509Name<'_>, kind: &Oid<'_>) -> Result<Vec<String>, String> {
+    let unreadable = |_| format!("the subject has a text that cannot be read ({kind})");
+    subject.iter_by_oid(kind).map(|attribute| attribute.as_str().map(str::to_owned).map_err(unreadable)).collect()
 }
 
 fn client_usages(usages: &[&str]) -> Result<(), String> {

@@ -17,7 +17,7 @@ fn asked(name: &str, organisation: &str, dns: &[&str]) -> Value {
 }
 
 fn read(name: &str, organisation: &str, dns: &[&str]) -> Request {
-    Request::read(&asked(name, organisation, dns)).unwrap()
+    Request::signed(&asked(name, organisation, dns)).unwrap()
 }
 
 #[test]
@@ -48,11 +48,10 @@ fn signers_are_particular() {
     let node = read("system:node:n", "system:nodes", &[]);
     let serving = read("system:node:n", "system:nodes", &["n"]);
     let usages = |purpose: &'static str| [purpose, "digital signature", "key encipherment"];
-    let refused =
-        |request: &Request, signer: &str, usages: &[&str]| request.judged_by(signer, usages).unwrap().unwrap_err();
-    assert_eq!(node.judged_by(KUBELET_CLIENT, &usages("client auth")), Some(Ok(())));
-    assert_eq!(node.judged_by(KUBELET_CLIENT, &usages("client auth")[..2]), Some(Ok(())));
-    assert_eq!(serving.judged_by(request::KUBELET_SERVING, &usages("server auth")), Some(Ok(())));
+    let refused = |request: &Request, signer: &str, usages: &[&str]| request.judged_by(signer, usages).unwrap_err();
+    assert_eq!(node.judged_by(KUBELET_CLIENT, &usages("client auth")), Ok(()));
+    assert_eq!(node.judged_by(KUBELET_CLIENT, &usages("client auth")[..2]), Ok(()));
+    assert_eq!(serving.judged_by(request::KUBELET_SERVING, &usages("server auth")), Ok(()));
     assert!(refused(&serving, KUBELET_CLIENT, &usages("client auth")).contains("DNS subjectAltNames are not allowed"));
     assert!(refused(&node, request::KUBELET_SERVING, &usages("server auth")).contains("is required"));
     assert!(refused(&node, KUBELET_CLIENT, &usages("server auth")).contains("usages did not match"));
@@ -62,17 +61,40 @@ fn signers_are_particular() {
     assert!(refused(&other, KUBELET_CLIENT, &usages("client auth")).contains("does not begin with system:node:"));
     assert!(refused(&other, request::API_CLIENT, &["server auth"]).contains("invalid usage"));
     assert!(refused(&other, request::API_CLIENT, &["digital signature"]).contains("missing required usage"));
-    assert_eq!(other.judged_by("kubernetes.io/legacy-unknown", &[]), None);
+    assert!(!request::SIGNERS.contains(&"kubernetes.io/legacy-unknown"));
     let mut changed = asked("ada", "x", &[]);
-    let pem = STANDARD.decode(changed["spec"]["request"].as_str().unwrap()).unwrap();
-    let der = rustls::pki_types::CertificateSigningRequestDer::from_pem_slice(&pem).unwrap();
+    let pem = pem(&changed);
+    let der = rustls::pki_types::CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).unwrap();
     let mut der = der.to_vec();
     let at = der.windows(3).position(|bytes| bytes == b"ada").unwrap();
     der[at..at + 3].copy_from_slice(b"bob");
     let pem =
         format!("-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END CERTIFICATE REQUEST-----\n", STANDARD.encode(der));
     changed["spec"]["request"] = STANDARD.encode(pem).into();
-    assert!(Request::read(&changed).unwrap_err().contains("not signed by the key"));
+    assert!(Request::signed(&changed).unwrap_err().contains("not signed by the key"));
+}
+
+fn pem(object: &Value) -> String {
+    String::from_utf8(STANDARD.decode(object.text_at(&["spec", "request"])).unwrap()).unwrap()
+}
+
+/// Readers of PEM differ in what ends a line: nothing must be signed that somebody else reads as something else.
+#[test]
+fn a_request_says_one_thing() {
+    let (harmless, evil) = (pem(&asked("ada", "dev", &[])), pem(&asked("eve", "system:masters", &[])));
+    for text in [format!("{harmless}{evil}"), format!("x\r{evil}{harmless}"), format!("x {evil}\n{harmless}")] {
+        let object = json!({"spec": {"request": STANDARD.encode(text)}});
+        assert_eq!(Request::read(&object).unwrap_err(), "there must be one PEM block only");
+        assert!(Request::signed(&object).is_err());
+    }
+    assert_eq!(Request::read(&asked("eve", "system:masters", &[])).unwrap().organizations, ["system:masters"]);
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    let wide = rcgen::string::BmpString::try_from("system:masters").unwrap();
+    params.distinguished_name.push(DnType::OrganizationName, rcgen::DnValue::BmpString(wide));
+    let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    let object = json!({"spec": {"request": STANDARD.encode(pem)}});
+    assert!(Request::read(&object).unwrap_err().contains("cannot be read"));
 }
 
 #[test]

@@ -576,6 +576,30 @@ async fn certificates_on_request() {
     assert!(failed.contains("subject organization is not system:nodes"), "{failed}");
 }
 
+/// Nobody becomes a master, or another node, by a request that looks different to those who judge it and those who sign it.
+#[tokio::test]
+async fn certificates_for_others() {
+    let case = Case::new().await;
+    let pem = |request: &Value| String::from_utf8(STANDARD.decode(text(&request["spec"]["request"])).unwrap()).unwrap();
+    let client = "kubernetes.io/kube-apiserver-client";
+    let (mut master, _) = asked("master", "eve", "system:masters", client);
+    let refused = case.admin.post(CSRS, &master).await.refused(403);
+    assert!(refused.ends_with("signer with system:masters group is not allowed"), "{refused}");
+    // Some readers of PEM take a carriage return for the end of a line.
+    let harmless = pem(&asked("harmless", "ada", "readers", client).0);
+    for hidden in [format!("x\r{}{harmless}", pem(&master)), format!("{harmless}{}", pem(&master))] {
+        master["spec"]["request"] = STANDARD.encode(hidden).into();
+        let refused = case.admin.post(CSRS, &master).await.refused(403);
+        assert!(refused.ends_with("failed to parse CSR: there must be one PEM block only"), "{refused}");
+    }
+    let node = case.server.client_of("system:node:n1", "system:nodes");
+    for signer in ["kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"] {
+        let (other, _) = asked("other", "system:node:n2", "system:nodes", signer);
+        let refused = node.post(CSRS, &other).await.refused(403);
+        assert!(refused.ends_with("can only create a node CSR with CN=system:node:n1"), "{refused}");
+    }
+}
+
 /// Another server's service accounts are known here, by their issuer's keys or by asking it: both over the network.
 #[tokio::test]
 async fn issuers_and_webhooks() {
