@@ -295,6 +295,15 @@ async fn nobody_gives_what_they_do_not_have() {
     let none = ann.post(&bindings, &binding("none", "ClusterRole", "none", user("bob"))).await.refused(404);
     assert_eq!(none, r#"clusterroles.rbac.authorization.k8s.io "none" not found"#);
 
+    // A small role that says much is refused before it is spelt out; whoever has everything may write it.
+    let many: Vec<String> = (0..100).map(|n| format!("x{n}")).collect();
+    let vast = role("vast", json!([{"verbs": many, "apiGroups": many, "resources": many, "resourceNames": many}]));
+    let why = ann.post(&roles, &vast).await.refused(403);
+    assert!(why.ends_with("its rules have 100000000 combinations, of which at most 20000 can be checked"), "{why}");
+    let everything = binding("everything", "ClusterRole", "cluster-admin", user("root"));
+    grant(&admin, &[("clusterrolebindings", everything)]).await;
+    server.client_of("root", "devs").post(&roles, &vast).await.expect(201);
+
     // With the verbs for it, they may.
     let verbs = json!([
         {"verbs": ["escalate"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"]},

@@ -65,6 +65,13 @@ impl Rule {
             && (self.resource_names.is_empty() || self.resource_names.iter().any(|n| **n == *attributes.name))
     }
 
+    /// How many [parts](Self::parts) it has: a few lines can say what fills the memory when it is spelt out.
+    fn size(&self) -> usize {
+        let names = self.resource_names.len().max(1);
+        let things = [self.api_groups.len(), self.resources.len(), names].into_iter().fold(1, usize::saturating_mul);
+        things.saturating_add(self.non_resource_urls.len()).saturating_mul(self.verbs.len())
+    }
+
     /// The rule in parts of one verb on one thing each, which another rule has or has not as a whole.
     fn parts(&self) -> Vec<Part<'_>> {
         let mut parts = Vec::new();
@@ -122,6 +129,11 @@ fn covers_resource(own: &str, wanted: &str) -> bool {
 
 fn covers_url(own: &str, wanted: &str) -> bool {
     own == wanted || (own.ends_with('*') && wanted.starts_with(own.trim_end_matches('*')))
+}
+
+/// How many parts these rules have together.
+pub fn size(rules: &[Rule]) -> usize {
+    rules.iter().map(Rule::size).fold(0, usize::saturating_add)
 }
 
 /// What of `wanted` is not covered by `owned`, in as few rules as it can be said. Empty if all is covered.
