@@ -25,6 +25,9 @@ use crate::{
 /// How long a request may take that is neither a watch nor a stream, unless its client has less time.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// How long the seats of a request are kept while its answer is sent. Somebody who does not take it occupies nobody.
+const SENT_WITHIN: Duration = Duration::from_millis(500);
+
 /// Answers one request, whatever it is.
 pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<RequestBody>) -> Response<Body> {
     let gzip = compression::accepted(request.headers());
@@ -124,7 +127,7 @@ async fn answered(
     mut record: Option<&mut Record>,
     user: Arc<User>,
     info: &RequestInfo,
-    mut request: Request<RequestBody>,
+    request: Request<RequestBody>,
     seats: TakenSeats,
 ) -> Result<Response<Body>, Status> {
     let attributes = Attributes::of_request(&user, info, request.uri().query().unwrap_or_default());
@@ -133,9 +136,6 @@ async fn answered(
         decision.annotations().into_iter().for_each(|(key, value)| record.annotate(key, value));
     }
     decision.permit(&attributes)?;
-    if let Some(record) = &mut record {
-        request = record.read_body(request).await?;
-    }
     let context = RequestContext {
         user,
         user_agent: text(request.headers().get(header::USER_AGENT)).into(),
@@ -145,7 +145,14 @@ async fn answered(
     let (warnings, remarks) = (context.warnings.clone(), context.audit.clone());
 
     let deadline = deadline(info, request.uri().query().unwrap_or_default())?;
-    let handled = handlers::handle(server, &context, info, request);
+    let handled = async {
+        // Whoever is slow to send a body must not keep a seat for longer, recorded or not.
+        let request = match &mut record {
+            Some(record) => record.read_body(request).await?,
+            None => request,
+        };
+        handlers::handle(server, &context, info, request).await
+    };
     let result = match deadline {
         None => handled.await,
         Some(within) => tokio::time::timeout(within, handled).await.unwrap_or_else(|_| Err(too_slow())),
@@ -156,6 +163,9 @@ async fn answered(
     }
     warnings::tell(&warnings, response.headers_mut());
     // A long list is made while it is sent.
+    if matches!(response.body(), Body::List(_) | Body::Chunks(_)) {
+        seats.give_back_after(SENT_WITHIN);
+    }
     Ok(response.map(|body| body.guarded(seats)))
 }
 

@@ -1,6 +1,9 @@
 //! Who asks, and what is remembered while a request is on the road.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use object_model::time::Time;
 
@@ -51,8 +54,8 @@ pub struct RequestContext {
     pub admitted: bool,
 }
 
-/// The seats that a request occupies. A watch gives them back when it has told its initial events; all others keep them
-/// until they are answered.
+/// The seats that a request occupies. A watch gives them back when it has told its initial events, a long list when it has
+/// been sent, and both after a while even if the client is slow to take it; all others keep them until they are answered.
 #[derive(Clone, Default)]
 pub struct TakenSeats(Arc<Mutex<Option<Ticket>>>);
 
@@ -61,8 +64,19 @@ impl TakenSeats {
         Self(Arc::new(Mutex::new(ticket)))
     }
 
-    pub fn take(&self) -> Option<Ticket> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub fn give_back(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Gives them back after some time, unless that has happened before.
+    pub fn give_back_after(&self, time: Duration) {
+        let seats = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            if let Some(seats) = seats.upgrade() {
+                Self(seats).give_back();
+            }
+        });
     }
 }
 

@@ -144,6 +144,11 @@ impl<T> Queue<T> {
         !self.requests.is_empty() || self.executing > 0
     }
 
+    /// Nobody waits in it, and nobody will give a seat back to it.
+    fn is_idle(&self) -> bool {
+        self.requests.is_empty() && self.in_use == 0
+    }
+
     /// A queue saves up nothing: its next request does not begin before it has arrived.
     fn bound(&mut self) {
         if let Some(first) = self.requests.front() {
@@ -201,7 +206,7 @@ impl<T> QueueSet<T> {
             Response::Queue { queues, .. } => queues.max(1),
             Response::Exempt | Response::Reject => 0,
         };
-        while self.queues.len() > wanted && self.queues.last().is_some_and(|queue| !queue.is_active()) {
+        while self.queues.len() > wanted && self.queues.last().is_some_and(Queue::is_idle) {
             self.queues.pop();
         }
         if self.queues.len() < wanted {
@@ -220,7 +225,8 @@ impl<T> QueueSet<T> {
         };
         let chosen = self.choose(hash, queues.max(1), hand);
         let queue = &mut self.queues[chosen];
-        if self.in_use >= self.limit && queue.requests.len() >= length {
+        // Kubernetes lets a queue grow while a wide request at its head waits for seats that are free one by one.
+        if queue.requests.len() >= length.max(1) {
             return Arrival::Refused(Refusal::QueueFull);
         }
         if !queue.is_active() {

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     body::{Body, Chunks, RequestBody},
-    fairness::Ticket,
+    context::TakenSeats,
     negotiation::{Content, Encoding},
     options::ListOptions,
     registry::{Items, Selection, parse_revision, store_error},
@@ -52,7 +52,7 @@ pub async fn watch(call: &Call<'_>, request: Request<RequestBody>) -> Result<Res
     let body = match begin(call, &options).await {
         Ok(start) => {
             let cache = call.server.registry.cache.clone();
-            let (drain, seats) = (call.server.drain.clone(), call.context.seats.take());
+            let (drain, seats) = (call.server.drain.clone(), call.context.seats.clone());
             Body::Chunks(Box::new(WatchStream::new(cache, writer, start, drain, seats)))
         }
         // Clients look for this among the events, whether the past is gone now or later.
@@ -134,7 +134,7 @@ struct WatchStream {
     /// Objects that are told as ADDED before anything else.
     initial: VecDeque<Arc<Entry>>,
     /// Kept until those have been told.
-    seats: Option<Ticket>,
+    seats: Option<TakenSeats>,
     /// The bookmark that ends the initial events.
     initial_end: Option<Revision>,
     bookmarks: bool,
@@ -155,13 +155,7 @@ struct Start {
 }
 
 impl WatchStream {
-    fn new(
-        cache: Arc<WatchCache>,
-        writer: Writer,
-        start: Start,
-        drain: CancellationToken,
-        seats: Option<Ticket>,
-    ) -> Self {
+    fn new(cache: Arc<WatchCache>, writer: Writer, start: Start, drain: CancellationToken, seats: TakenSeats) -> Self {
         let deadline = Instant::now() + start.timeout;
         Self {
             cache,
@@ -169,7 +163,7 @@ impl WatchStream {
             selection: start.selection,
             writer,
             initial: start.initial,
-            seats,
+            seats: Some(seats),
             initial_end: start.initial_end,
             bookmarks: start.bookmarks,
             next_bookmark: Box::pin(tokio::time::sleep_until(next_bookmark(deadline))),
@@ -186,7 +180,9 @@ impl WatchStream {
                 self.tell("ADDED", &entry, out);
                 continue;
             }
-            self.seats = None;
+            if let Some(seats) = self.seats.take() {
+                seats.give_back();
+            }
             if let Some(revision) = self.initial_end.take() {
                 self.writer.bookmark(revision, true, out);
             }

@@ -253,6 +253,34 @@ async fn a_flood_drowns_nobody_else() {
     }
 }
 
+/// Somebody who asks for long answers and does not take them keeps nobody else waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_no_answers_occupies_nobody() {
+    let limits = Limits { max_requests_inflight: 8, max_mutating_requests_inflight: 4 };
+    let server = TestServer::with(move |settings, _| settings.limits = limits).await;
+    let admin = server.client();
+    permit(&admin, "tenants").await;
+    admin.post(MAPS, &configmap("m")).await.expect(201);
+    // More than the sockets in between can hold.
+    for n in 0..20 {
+        let mut large = configmap(&format!("large-{n}"));
+        large["data"] = json!({"text": "x".repeat(900_000)});
+        admin.post(MAPS, &large).await.expect(201);
+    }
+    let mut begun = Vec::new();
+    for n in 0..24 {
+        let query = if n % 2 == 0 { "" } else { "?watch=1" };
+        let request = hyper::Request::get(format!("{MAPS}{query}")).body(Default::default()).expect("a request");
+        begun.push(server.client_of("mallory", "tenants").http1().begin(request).await.expect("an answer begins"));
+    }
+    assert!(begun.iter().all(|answer| answer.status() == 200));
+    let alice = server.client_of("alice", "tenants");
+    for _ in 0..20 {
+        alice.get(MAP).await.expect(200);
+    }
+    drop(begun);
+}
+
 /// Queues that are full refuse, with Kubernetes' words.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_finds_no_place_is_told_to_come_back() {
