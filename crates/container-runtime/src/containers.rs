@@ -297,6 +297,10 @@ impl Inner {
             let text = format!("container {} is in state {:?}", container.id, container.state());
             return Err(ServiceError::FailedPrecondition(text));
         }
+        if container.record().started {
+            let text = format!("the start of container {} was interrupted: remove it and create another", container.id);
+            return Err(ServiceError::FailedPrecondition(text));
+        }
         let (inner, starting) = (self.clone(), container.clone());
         let folder = self.folders.container(&container.id);
         let started = async {
@@ -311,7 +315,7 @@ impl Inner {
             .await?;
             let sandbox = self.folders.sandbox(&container.record().pod_sandbox_id);
             match client::call(&sandbox, &Request::Start { folder: folder.clone() }).await? {
-                (Reply::Started { pid, at }, _) => Ok::<_, ServiceError>((pid, at)),
+                (Reply::Started { pid, at, .. }, _) => Ok::<_, ServiceError>((pid, at)),
                 _ => Err(ShimError::Protocol.into()),
             }
         };

@@ -16,7 +16,7 @@ use crate::{
     images::ImageStore,
     sandboxes::Sandbox,
     security::capabilities,
-    services::{ContainerEvent, ContainerEventType, PodNetwork, Result, ServiceError},
+    services::{ContainerEvent, ContainerEventType, PodNetwork, Result, RuntimeService, ServiceError},
     shim::{
         client::{self, Connection, ShimError},
         protocol::{Reply, Report, Request},
@@ -138,6 +138,19 @@ impl Runtime {
         Ok(runtime)
     }
 
+    /// Removes all pods, all images, and everything else that the runtime has made.
+    pub async fn purge(self) -> Result<()> {
+        for sandbox in self.inner.all_sandboxes() {
+            self.remove_pod_sandbox(&sandbox.id).await?;
+        }
+        let inner = self.inner;
+        blocking(move || {
+            inner.layout.group(&inner.settings.cgroup).destroy(PATIENCE)?;
+            Ok(std::fs::remove_dir_all(&inner.folders.root)?)
+        })
+        .await
+    }
+
     async fn recover(&self) -> Result<()> {
         let folders = self.inner.folders.clone();
         let (sandboxes, containers) = blocking(move || {
@@ -157,10 +170,15 @@ impl Runtime {
             locked(&self.inner.containers).insert(container.id.clone(), Arc::new(container));
         }
         for sandbox in self.inner.all_sandboxes() {
-            if sandbox.record().boot_id == self.inner.boot_id && self.inner.follow(&sandbox).await.is_ok() {
-                continue;
+            let record = sandbox.record();
+            let answers = record.boot_id == self.inner.boot_id && client::settled(&sandbox.folder).await;
+            if !answers || self.inner.follow(&sandbox).await.is_err() {
+                self.inner.shim_gone(&sandbox).await;
             }
-            self.inner.shim_gone(&sandbox).await;
+            if !record.complete {
+                // Nobody was ever told of it.
+                self.inner.delete_sandbox(&sandbox).await?;
+            }
         }
         let orphans = self
             .inner
@@ -256,6 +274,7 @@ impl Inner {
                 let Some(inner) = inner.upgrade() else { return };
                 match received {
                     Ok((Reply::Exited { container_id: Some(id), exit }, _)) => inner.exited(&id, exit),
+                    Ok((Reply::Started { container_id: Some(id), pid, at }, _)) => inner.started(&id, pid, at),
                     Ok(_) => {}
                     // It has ended, or has cut us off because we were slow: then it answers again.
                     Err(_) => match inner.subscribe(&sandbox).await {

@@ -105,6 +105,7 @@ impl Inner {
             boot_id: self.boot_id.clone(),
             owns_group: !group.exists(),
             group,
+            complete: false,
             has_network: false,
             ips: Vec::new(),
             config,
@@ -158,7 +159,7 @@ impl Inner {
             let ips = self.network.set_up(network).await.map_err(failed)?;
             sandbox.update(|record| record.ips = ips)?;
         }
-        Ok(())
+        sandbox.update(|record| record.complete = true)
     }
 
     /// Ends everything that runs in a sandbox. Its records stay.

@@ -69,6 +69,8 @@ pub(crate) struct SandboxRecord {
     /// The pod's group; it is removed with the sandbox if it was not there before.
     pub(crate) group: Group,
     pub(crate) owns_group: bool,
+    /// Whether it was ready once, and its maker told so.
+    pub(crate) complete: bool,
     /// Whether there may be something that the network has to take down.
     pub(crate) has_network: bool,
     pub(crate) ips: Vec<IpAddr>,

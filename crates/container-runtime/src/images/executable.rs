@@ -38,8 +38,10 @@ impl ImageStore {
             "rootfs": { "type": "layers", "diff_ids": [diff_id] },
         });
         let config = self.content.write(config.to_string().as_bytes())?;
-        let stored = self.content.write(layer.as_slice())?;
-        self.add(&config, vec![stored], &[name.to_owned()], None, true)
+        if !self.content.has(&diff_id) {
+            self.content.write(layer.as_slice())?;
+        }
+        self.add(&config, vec![diff_id], &[name.to_owned()], None, true)
     }
 }
 

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::{
+    fs::FlockOperation,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with},
+};
 use tokio::{
     io::{AsyncReadExt, Interest, unix::AsyncFd},
     process::Command,
@@ -19,6 +22,9 @@ use super::{
     NAME,
     protocol::{self, Reply, Request, SOCKET},
 };
+
+/// The file in a sandbox's folder that its shim holds a lock on.
+const LOCK: &str = "shim.lock";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ShimError {
@@ -40,12 +46,15 @@ pub enum ShimError {
 pub async fn launch(executable: &Path, folder: &Path) -> Result<(), ShimError> {
     let failed = |error: io::Error| ShimError::Launch(error.to_string());
     let stderr = File::create(folder.join("shim.log")).map_err(failed)?;
+    let lock = File::create(folder.join(LOCK)).map_err(failed)?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
     let mut child = Command::new(executable)
         .arg0(NAME)
         .arg(folder)
         .env_clear()
         .current_dir("/")
-        .stdin(Stdio::null())
+        // The lock is the shim's as long as it has this descriptor, which is as long as it lives.
+        .stdin(lock)
         .stdout(Stdio::piped())
         .stderr(stderr)
         .spawn()
@@ -61,6 +70,22 @@ pub async fn launch(executable: &Path, folder: &Path) -> Result<(), ShimError> {
     }
     let _ = child.wait().await;
     Err(ShimError::Launch(if complaint.is_empty() { "it ended at once".into() } else { complaint }))
+}
+
+/// Waits until a shim that an earlier runtime may have been starting has made up its mind: it answers, or it is no more. The
+/// lock tells: it is held by a shim that lives, and by nobody else once that runtime is dead.
+pub async fn settled(folder: &Path) -> bool {
+    loop {
+        if Connection::open(folder).await.is_ok() {
+            return true;
+        }
+        let is_free = File::open(folder.join(LOCK))
+            .is_ok_and(|lock| rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok());
+        if is_free || !folder.join(LOCK).exists() {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// One connection to a shim.

@@ -28,7 +28,7 @@ const MAX_DESCRIPTORS: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Asks for [`Reply::State`], and then for [`Reply::Exited`] whenever a container exits.
+    /// Asks for [`Reply::State`], and then for [`Reply::Started`] and [`Reply::Exited`] whenever a container does.
     Subscribe,
     /// Starts the container whose folder this is.
     Start {
@@ -82,8 +82,10 @@ pub enum Reply {
         version: u32,
         containers: Vec<Report>,
     },
-    /// With the terminal as descriptor, for an exec that has one.
+    /// A container, or the process of this connection's exec when it has no id; then with its terminal as descriptor, if it has
+    /// one.
     Started {
+        container_id: Option<String>,
         pid: i32,
         at: i64,
     },

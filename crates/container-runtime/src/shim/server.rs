@@ -333,7 +333,8 @@ impl Server {
         if let Some(error) = error {
             return self.reply(client, &Reply::Failed(error), &[]);
         }
-        let started = Reply::Started { pid, at: now() };
+        let container_id = container.as_ref().map(|container| container.id.clone());
+        let started = Reply::Started { container_id, pid, at: now() };
         let Some(mut container) = container else {
             let for_client = terminal.as_ref().and_then(|terminal| terminal.try_clone().ok());
             self.execs.insert(pid, Exec { client, pidfd, terminal, started_at: now() });
@@ -353,7 +354,9 @@ impl Server {
             container.terminal = Some(terminal);
         }
         self.containers.insert(container.id.clone(), container);
+        // Who asked may be gone; who listens wants to know in any case.
         self.reply(client, &started, &[]);
+        self.tell(&started);
     }
 
     fn attach(
@@ -418,10 +421,14 @@ impl Server {
             })
             .collect();
         for reply in finished {
-            let subscribers: Vec<u64> = self.clients.iter().filter(|(_, c)| c.subscribed).map(|(id, _)| *id).collect();
-            for client in subscribers {
-                self.reply(client, &reply, &[]);
-            }
+            self.tell(&reply);
+        }
+    }
+
+    fn tell(&mut self, news: &Reply) {
+        let subscribers: Vec<u64> = self.clients.iter().filter(|(_, c)| c.subscribed).map(|(id, _)| *id).collect();
+        for client in subscribers {
+            self.reply(client, news, &[]);
         }
     }
 

@@ -233,3 +233,17 @@ pub async fn many(fixture: Fixture) {
     }
     assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
 }
+
+pub async fn purge(fixture: Fixture) {
+    let runtime = fixture.runtime().await;
+    for name in ["a", "b"] {
+        let pod = runtime.run_pod_sandbox(fixture.pod(name)).await.expect("the sandbox runs");
+        start(&runtime, &pod, ContainerConfig { log_path: String::new(), ..container(name, &["sleep"]) }).await;
+    }
+    runtime.purge().await.expect("everything is removed");
+    assert!(!fixture.root.exists());
+    let group = container_runtime::cgroups::Layout::detect().expect("cgroups").group(&fixture.cgroup);
+    assert!(!group.exists());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    assert!(!mounts.contains(&*fixture.root.to_string_lossy()), "{mounts}");
+}

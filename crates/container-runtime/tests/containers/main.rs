@@ -33,6 +33,7 @@ fn main() {
         test("layers_of_an_archive", || run(life::archive)),
         test("logs_rotate_and_reopen", || run(life::logs)),
         test("many_pods_at_once", || run(life::many)),
+        test("purge", || run(life::purge)),
         test("who_a_process_is", || run(identity::process)),
         test("privileged", || run(identity::privileged)),
         test("mounts", || run(identity::mounts)),
@@ -43,6 +44,7 @@ fn main() {
         test("port_forward", || run(streams::port_forward)),
         test("killed_runtime", || run(recovery::killed_runtime)),
         test("killed_shim", || run(recovery::killed_shim)),
+        test("killed_at_any_moment", || run(recovery::killed_at_any_moment)),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -11,6 +11,9 @@ use crate::fixture::{Fixture, Guard, container, exited, start};
 
 const PARENT: &str = "FERRY_TEST_PARENT";
 
+/// With it, the process makes and removes pods all the time instead.
+const BUSY: &str = "FERRY_TEST_BUSY";
+
 /// Is the process that runs a pod and waits to be killed, if it was started as that.
 pub fn dispatch() -> bool {
     let Ok(text) = std::env::var(PARENT) else { return false };
@@ -18,6 +21,9 @@ pub fn dispatch() -> bool {
     let fixture = Fixture { root: root.into(), cgroup: cgroup.into() };
     let threads = tokio::runtime::Runtime::new().expect("threads");
     threads.block_on(async {
+        if std::env::var_os(BUSY).is_some() {
+            return busy(&fixture).await;
+        }
         let runtime = fixture.runtime().await;
         let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");
         let stays = start(&runtime, &pod, ContainerConfig { stdin: true, ..container("stays", &["cat"]) }).await;
@@ -94,4 +100,49 @@ pub async fn killed_shim(fixture: Fixture) {
     assert!(runtime.create_container(&pod, container("d", &["sleep"])).await.is_err());
     runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
     assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
+}
+
+async fn busy(fixture: &Fixture) {
+    let runtime = fixture.open().await;
+    writeln!(std::io::stdout(), "busy").expect("somebody listens");
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..3 {
+        let (runtime, mut pods) = (runtime.clone(), Vec::new());
+        for number in 0..1000 {
+            pods.push(fixture.pod(&format!("{}-{task}-{number}", std::process::id())));
+        }
+        tasks.spawn(async move {
+            for pod in pods {
+                let name = pod.hostname.clone();
+                let pod = runtime.run_pod_sandbox(pod).await.expect("the sandbox runs");
+                start(&runtime, &pod, container(&name, &["sleep"])).await;
+                runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
+            }
+        });
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Whatever a runtime was doing when it was killed, the next one knows of all of it.
+pub async fn killed_at_any_moment(fixture: Fixture) {
+    drop(fixture.runtime().await);
+    for round in 0..12u64 {
+        let mut parent = Command::new("/proc/self/exe")
+            .env(PARENT, format!("{} {}", fixture.root.display(), fixture.cgroup))
+            .env(BUSY, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        BufReader::new(parent.stdout.take().expect("stdout")).read_line(&mut line).expect("it speaks");
+        tokio::time::sleep(std::time::Duration::from_millis(round * 17 % 120)).await;
+        parent.kill().expect("it is killed");
+        parent.wait().expect("it is dead");
+
+        let runtime = fixture.open().await;
+        for sandbox in runtime.list_pod_sandbox(&PodSandboxFilter::default()).await.expect("a list") {
+            runtime.remove_pod_sandbox(&sandbox.id).await.expect("it is removed");
+        }
+        assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new(), "round {round}");
+    }
 }
