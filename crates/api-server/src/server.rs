@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use futures::future::BoxFuture;
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use object_model::status::Status;
 use serde_json::Value;
@@ -93,6 +95,18 @@ impl Server {
     /// Answers a request of a component in this process, which takes the same road as everybody's.
     pub async fn call(self: &Arc<Self>, user: Arc<User>, request: Request<RequestBody>) -> Response<Body> {
         chain::handle(self.clone(), Identity::Local(user), request).await
+    }
+
+    /// Answers requests for as long as the component in this process lives that acts as `user`.
+    pub fn answers_to(
+        self: &Arc<Self>,
+        user: User,
+    ) -> impl Fn(Request<Bytes>) -> BoxFuture<'static, Response<Body>> + Clone + Send + Sync + 'static {
+        let (server, user) = (self.clone(), Arc::new(user));
+        move |request| {
+            let (server, user) = (server.clone(), user.clone());
+            Box::pin(async move { server.call(user, request.map(RequestBody::Whole)).await })
+        }
     }
 
     /// The same for a component that sends and reads JSON, and goes by the last part of its name.

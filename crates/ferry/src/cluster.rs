@@ -1,5 +1,7 @@
 //! The only place where components are wired together.
 
+mod controllers;
+
 use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
@@ -28,6 +30,7 @@ use storage_embedded::EmbeddedStore;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -115,12 +118,15 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         ..api_server::Settings::new(address.to_string())
     };
     let server = store.awaited(Server::start(encrypted.clone(), api)).await.context("cannot start the API server")?;
-    let stop = CancellationToken::new();
+    let (stop, stop_controllers) = (CancellationToken::new(), CancellationToken::new());
     let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
+    let mut running = Vec::new();
     if settings.controllers {
         let authority_pem = authority.certificate_pem().to_owned();
         tokio::spawn(certificates::run(server.clone(), Signing::new(authority.clone())));
-        tokio::spawn(token_secrets::run(server.clone(), authority_pem));
+        tokio::spawn(token_secrets::run(server.clone(), authority_pem.clone()));
+        let shared = matches!(settings.store, StoreChoice::Etcd(_));
+        running.push(tokio::spawn(controllers::run(server.clone(), authority_pem, shared, stop_controllers.clone())));
     }
     say(&format!("API ready on https://{address} after {} ms", started.elapsed().as_millis()));
     say(&format!("try: kubectl --kubeconfig {} get namespaces", admin.kubeconfig.display()));
@@ -129,6 +135,11 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
 
     told_to_stop().await?;
     say("stopping");
+    stop_controllers.cancel();
+    for component in running {
+        // A lease is given back through the server, which therefore stops last.
+        let _ = timeout(STOP_WITHIN, component).await;
+    }
     server.drain();
     stop.cancel();
     serving.await.context("the API server did not stop in order")?;
@@ -286,7 +297,7 @@ fn server_names(address: IpAddr) -> Names {
     ]
     .map(String::from)
     .to_vec();
-    dns.extend(fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned()));
+    dns.extend(host_name());
     let mut addresses = vec![Ipv4Addr::LOCALHOST.into(), SERVICE_ADDRESS];
     if address.is_unspecified() {
         addresses.push(Ipv6Addr::LOCALHOST.into());
@@ -302,6 +313,10 @@ fn outward_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect(ELSEWHERE).ok()?;
     Some(socket.local_addr().ok()?.ip())
+}
+
+fn host_name() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
 }
 
 async fn told_to_stop() -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ use api_server::{
     Server, Settings,
     authentication::token_secrets,
     certificates::{self, Signing},
+    context::User,
     serving::{
         self, ServerCertificate,
         authority::{Authority, Names},
@@ -21,6 +22,7 @@ use api_server::{
     },
     streaming::Agents,
 };
+use controller_runtime::{Informers, SystemClock, transport};
 use storage::Store;
 use storage_embedded::EmbeddedStore;
 use storage_etcd::Etcd;
@@ -69,6 +71,34 @@ impl TestServer {
     /// On any store.
     pub async fn start(store: Arc<dyn Store>) -> Self {
         Self::begin(tempfile::tempdir().expect("a temporary folder"), runtime(), store, |_, _| {}).await
+    }
+
+    /// On an embedded store of its own, with all controllers.
+    pub async fn with_controllers() -> Self {
+        let server = Self::embedded().await;
+        server.run_controllers();
+        server
+    }
+
+    /// Runs all controllers in the server's process, as `ferry up` does.
+    pub fn run_controllers(&self) {
+        let Some(runtime) = &self.runtime else { return };
+        let _inside = runtime.enter();
+        let server = self.server.clone();
+        let all = User::component("system:kube-controller-manager");
+        let setting = controllers::Setting {
+            informers: Informers::new(in_process(&server, all), self.stop.child_token()),
+            client_of: Box::new(move |account| in_process(&server, User::service_account("kube-system", account))),
+            clock: Arc::new(SystemClock),
+            root_ca: self.authority().certificate_pem().to_owned(),
+            several_servers: false,
+        };
+        runtime.spawn(controllers::run(Arc::new(setting), self.stop.child_token()));
+    }
+
+    /// The server itself, for tests that come between it and a component in this process.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
     }
 
     async fn begin(
@@ -160,6 +190,10 @@ impl Drop for TestServer {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn in_process(server: &Arc<Server>, user: User) -> kube::Client {
+    transport::in_process(server.answers_to(user), "kube-controller-manager").expect("a client")
 }
 
 fn runtime() -> Runtime {

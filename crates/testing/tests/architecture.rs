@@ -12,7 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("storage-etcd", &["storage"]),
     ("streaming", &[]),
     ("api-server", &["object-model", "expressions", "api", "storage", "streaming"]),
-    ("controller-runtime", &["object-model", "api", "api-server"]),
+    ("controller-runtime", &[]),
     ("controllers", &["object-model", "api", "controller-runtime"]),
     ("scheduler", &["object-model", "api", "controller-runtime"]),
     ("container-runtime", &["object-model", "streaming"]),
@@ -37,7 +37,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "mesh",
         ],
     ),
-    ("testing", &["api-server", "streaming", "storage", "storage-embedded", "storage-etcd"]),
+    (
+        "testing",
+        &[
+            "api-server",
+            "streaming",
+            "storage",
+            "storage-embedded",
+            "storage-etcd",
+            "controller-runtime",
+            "controllers",
+        ],
+    ),
     ("bench", &["object-model", "api", "storage", "storage-embedded", "storage-etcd"]),
 ];
 

@@ -1,0 +1,103 @@
+//! Every controller there is, by Kubernetes' names, and every one that is missing.
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt, join_all};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Setting, garbage_collector, namespace, root_ca, service_accounts};
+
+/// Runs until it is told to stop.
+type Run = fn(Arc<Setting>, CancellationToken) -> BoxFuture<'static, ()>;
+
+/// The controllers there are.
+pub const CONTROLLERS: &[(&str, Run)] = &[
+    ("namespace-controller", |setting, stop| namespace::run(setting, stop).boxed()),
+    ("garbage-collector-controller", |setting, stop| garbage_collector::run(setting, stop).boxed()),
+    ("serviceaccount-controller", |setting, stop| service_accounts::run(setting, stop).boxed()),
+    ("root-ca-certificate-publisher-controller", |setting, stop| root_ca::run(setting, stop).boxed()),
+];
+
+/// Controllers of Kubernetes that run inside the API server here, because they are part of what it promises.
+pub const IN_THE_API_SERVER: &[&str] = &[
+    "serviceaccount-token-controller",
+    "resourcequota-controller",
+    "certificatesigningrequest-signing-controller",
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "clusterrole-aggregation-controller",
+];
+
+/// Controllers of Kubernetes that do not exist here yet.
+pub const MISSING: &[&str] = &[
+    "endpoints-controller",
+    "endpointslice-controller",
+    "endpointslice-mirroring-controller",
+    "replicationcontroller-controller",
+    "pod-garbage-collector-controller",
+    "daemonset-controller",
+    "job-controller",
+    "deployment-controller",
+    "replicaset-controller",
+    "horizontal-pod-autoscaler-controller",
+    "disruption-controller",
+    "statefulset-controller",
+    "cronjob-controller",
+    "podcertificaterequest-cleaner-controller",
+    "ttl-controller",
+    "bootstrap-signer-controller",
+    "token-cleaner-controller",
+    "node-ipam-controller",
+    "node-lifecycle-controller",
+    "taint-eviction-controller",
+    "device-taint-eviction-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-attach-detach-controller",
+    "persistentvolume-expander-controller",
+    "persistentvolumeclaim-protection-controller",
+    "persistentvolume-protection-controller",
+    "podgroup-protection-controller",
+    "ttl-after-finished-controller",
+    "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    "ephemeral-volume-controller",
+    "storageversion-garbage-collector-controller",
+    "resourceclaim-controller",
+    "resourcepoolstatusrequest-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
+    "validatingadmissionpolicy-status-controller",
+    "volumeattributesclass-protection-controller",
+    "service-cidr-controller",
+    "storage-version-migrator-controller",
+    "selinux-warning-controller",
+];
+
+/// Runs all controllers until they are told to stop, and waits for what is in work.
+pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
+    let running = CONTROLLERS.iter().map(|(name, run)| {
+        tracing::debug!(controller = name, "starting");
+        tokio::spawn(run(setting.clone(), stop.clone()))
+    });
+    for ended in join_all(running.collect::<Vec<_>>()).await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a controller has ended badly");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// How many controllers Kubernetes v1.36 has, by the names that its `--controllers` knows.
+    const OF_KUBERNETES: usize = 49;
+
+    #[test]
+    fn every_controller_of_kubernetes_is_named_once() {
+        let there = CONTROLLERS.iter().map(|(name, _)| *name);
+        let all: Vec<&str> = there.chain(IN_THE_API_SERVER.iter().chain(MISSING).copied()).collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "one is named twice");
+        assert_eq!(all.len(), OF_KUBERNETES);
+    }
+}

@@ -1,0 +1,27 @@
+//! Controllers and what they stand on, against a whole API server.
+
+mod controllers;
+mod informers;
+mod leader;
+
+use std::time::Duration;
+
+use controller_runtime::transport;
+use kube::Client;
+use testing::TestServer;
+
+/// The administrator, over HTTPS.
+async fn client(server: &TestServer) -> Client {
+    transport::from_kubeconfig(&server.kubeconfig(), "test").await.expect("a client")
+}
+
+/// Waits for what must come true, however long a busy machine takes.
+async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+    for _ in 0..6000 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("never seen: {what}");
+}
