@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    adoption::controller_of,
     key::{Key, revision},
     watch_loop::{Told, follow},
 };
@@ -260,13 +261,18 @@ impl<K> Index<K> {
     }
 }
 
-/// The uid of the owner that controls an object, for an index of that name.
+/// The name of the index [`by_controller`].
 pub const CONTROLLER: &str = "controller";
 
-/// See [`CONTROLLER`].
-pub fn controller_uid<K: Resource>(object: &K) -> Vec<String> {
-    let owners = object.meta().owner_references.iter().flatten();
-    owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).collect()
+/// Objects by the uid of the owner that controls them, or by [`orphans`] of their namespace.
+pub fn by_controller<K: Resource>(object: &K) -> Vec<String> {
+    let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+    vec![controller_of(object).map_or_else(|| orphans(namespace), |controller| controller.uid.clone())]
+}
+
+/// Under which value [`by_controller`] has what nobody controls.
+pub fn orphans(namespace: &str) -> String {
+    format!("orphans in {namespace}")
 }
 
 /// All informers of a process, one per kind, under one identity. They stop with the token.

@@ -8,9 +8,19 @@ pub mod all;
 mod discovered;
 mod garbage_collector;
 mod namespace;
+mod pods;
+mod replica_set;
 mod root_ca;
 mod service_accounts;
 mod setting;
 
 pub use all::run;
 pub use setting::Setting;
+
+/// What the server said, without what the client adds.
+fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Setting,
     discovered::{Discovered, Everything},
+    words,
 };
 
 const ACCOUNT: &str = "namespace-controller";
@@ -282,12 +283,4 @@ impl Default for Left {
 fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &str> {
     let finalizers = namespace.spec.iter().filter_map(|spec| spec.finalizers.as_ref());
     finalizers.flatten().map(String::as_str)
-}
-
-/// What the server said, without what the client adds.
-fn words(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    }
 }

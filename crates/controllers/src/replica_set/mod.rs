@@ -1,0 +1,263 @@
+//! ReplicaSets: as many pods of a template as were asked for.
+
+mod status;
+mod victims;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use controller_runtime::{
+    Change, Clock, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
+    adoption::{claim, controller_of, controller_reference},
+    events::{EventType, Recorder, about},
+    informer::{CONTROLLER, by_controller, orphans},
+};
+use futures::future::join_all;
+use k8s_openapi::{
+    api::{
+        apps::v1::{ReplicaSet, ReplicaSetStatus},
+        core::v1::Pod,
+    },
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, PostParams, Preconditions},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Setting, namespace::refuses_new_objects, pods};
+
+const ACCOUNT: &str = "replicaset-controller";
+const NAME: &str = "replicaset-controller";
+const WORKERS: usize = 5;
+/// How many pods are made or deleted at most in one go.
+const BURST: usize = 500;
+
+struct ReplicaSets {
+    client: Client,
+    sets: Informer<ReplicaSet>,
+    pods: Informer<Pod>,
+    own_writes: OwnWrites<Key>,
+    recorder: Recorder,
+    clock: Arc<dyn Clock>,
+}
+
+pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
+    let (queue, own_writes) = (WorkQueue::default(), OwnWrites::default());
+    let controller = ReplicaSets {
+        client: setting.client(ACCOUNT),
+        sets: setting.informers.of(),
+        pods: setting.informers.of(),
+        own_writes: own_writes.clone(),
+        recorder: setting.recorder(ACCOUNT, NAME),
+        clock: setting.clock.clone(),
+    };
+    controller.sets.index(CONTROLLER, by_controller);
+    controller.pods.index(CONTROLLER, by_controller);
+    let on_set = queue.clone();
+    controller.sets.on_change(move |change| on_set.add(Key::of(&**change.object())));
+    let (on_pod, sets) = (queue.clone(), controller.sets.clone());
+    controller.pods.on_change(move |change| concerned(change, &sets).into_iter().for_each(|key| on_pod.add(key)));
+    controller.sets.synced().await;
+    controller.pods.synced().await;
+    controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
+}
+
+/// The sets that a change of a pod is about.
+fn concerned(change: &Change<Pod>, sets: &Informer<ReplicaSet>) -> Vec<Key> {
+    let owner = |pod: &Pod| {
+        let controller = controller_of(pod).filter(|controller| controller.kind == ReplicaSet::kind(&()))?;
+        Some(Key::new(pod.metadata.namespace.clone().unwrap_or_default(), &controller.name))
+    };
+    let (old, new) = match change {
+        Change::Deleted(last) => return owner(last).into_iter().collect(),
+        Change::Applied { old, new } => (old.as_deref(), new),
+    };
+    let (was, is) = (old.and_then(owner), owner(new));
+    let same = |old: &Pod| {
+        old.metadata.labels == new.metadata.labels && old.metadata.owner_references == new.metadata.owner_references
+    };
+    let mut keys: Vec<Key> = was.into_iter().filter(|was| Some(was) != is.as_ref()).collect();
+    if controller_of(&**new).is_none() && pods::is_active(new) && !old.is_some_and(same) {
+        let matching = sets.in_namespace(new.metadata.namespace.as_deref().unwrap_or_default());
+        let matching = matching
+            .iter()
+            .filter(|set| set.spec.as_ref().is_some_and(|spec| pods::selector(&spec.selector)(&new.metadata)));
+        keys.extend(matching.map(|set| Key::of(&**set)));
+    }
+    keys.extend(is);
+    keys
+}
+
+impl Controller for ReplicaSets {
+    type Key = Key;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
+        let Some(set) = self.sets.get(key) else { return Ok(Next::WhenChanged) };
+        let Some(spec) = &set.spec else { return Ok(Next::WhenChanged) };
+        let matches = pods::selector(&spec.selector);
+        let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        let owned = self.pods.by_index(CONTROLLER, uid);
+        let terminating = owned.iter().filter(|pod| pods::is_terminating(pod) && matches(&pod.metadata)).count();
+        let mut active = owned;
+        active.extend(self.pods.by_index(CONTROLLER, &orphans(&key.namespace)));
+        active.retain(|pod| pods::is_active(pod));
+        let (sets, api): (Api<ReplicaSet>, Api<Pod>) = self.apis(&key.namespace);
+        let active = claim(
+            &*set,
+            &sets,
+            active,
+            &api,
+            |pod| matches(&pod.metadata),
+            |pod| {
+                self.own_writes.wrote(key, &self.pods, pod);
+            },
+        )
+        .await?;
+        let managed = match set.metadata.deletion_timestamp {
+            None => self.manage(key, &set, &active, &api).await,
+            Some(_) => Ok(()),
+        };
+        let now = self.clock.now();
+        let wanted = status::of(&set, &active, terminating, managed.as_ref().err().map(String::as_str), now);
+        let status = self.write_status(key, &set, &sets, wanted).await?;
+        managed.map_err(Error::Other)?;
+        Ok(self.next_look(&set, &active, &status, now))
+    }
+}
+
+impl ReplicaSets {
+    fn apis(&self, namespace: &str) -> (Api<ReplicaSet>, Api<Pod>) {
+        (Api::namespaced(self.client.clone(), namespace), Api::namespaced(self.client.clone(), namespace))
+    }
+
+    /// Makes pods that are missing, or deletes those that are too many.
+    async fn manage(&self, key: &Key, set: &ReplicaSet, active: &[Arc<Pod>], api: &Api<Pod>) -> Result<(), String> {
+        let wanted = usize::try_from(status::replicas(set)).unwrap_or(0);
+        if active.len() < wanted {
+            return slow_start((wanted - active.len()).min(BURST), || self.create(key, set, api)).await;
+        }
+        let too_many = (active.len() - wanted).min(BURST);
+        if too_many == 0 {
+            return Ok(());
+        }
+        let related = self.related(set);
+        let victims = victims::choose(active, &related, too_many, self.clock.now());
+        let deleted = join_all(victims.iter().map(|pod| self.delete(key, set, api, pod))).await;
+        deleted.into_iter().collect()
+    }
+
+    /// The pods of all sets with the same controller: of pods on one node, some can be spared.
+    fn related(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
+        let Some(controller) = controller_of(set) else { return Vec::new() };
+        let sets = self.sets.by_index(CONTROLLER, &controller.uid);
+        let selectors: Vec<_> =
+            sets.iter().filter_map(|set| set.spec.as_ref()).map(|spec| pods::selector(&spec.selector)).collect();
+        let mut pods = self.pods.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
+        pods.retain(|pod| selectors.iter().any(|matches| matches(&pod.metadata)));
+        pods
+    }
+
+    async fn create(&self, key: &Key, set: &ReplicaSet, api: &Api<Pod>) -> Result<(), String> {
+        let Some(template) = set.spec.as_ref().and_then(|spec| spec.template.as_ref()) else { return Ok(()) };
+        let pod = pods::from_template(template, set, controller_reference(set));
+        if pod.metadata.labels.as_ref().is_none_or(|labels| labels.is_empty()) {
+            return Err("unable to create pods, no labels".to_owned());
+        }
+        match api.create(&PostParams::default(), &pod).await {
+            Ok(made) => {
+                self.own_writes.wrote(key, &self.pods, &made);
+                let message = format!("Created pod: {}", made.metadata.name.as_deref().unwrap_or_default());
+                self.recorder.event(&about(set), EventType::Normal, "SuccessfulCreate", message);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if refuses_new_objects(&status) => Ok(()),
+            Err(error) => {
+                let error = crate::words(&error);
+                let message = format!("Error creating: {error}");
+                self.recorder.event(&about(set), EventType::Warning, "FailedCreate", message);
+                Err(error)
+            }
+        }
+    }
+
+    async fn delete(&self, key: &Key, set: &ReplicaSet, api: &Api<Pod>, pod: &Pod) -> Result<(), String> {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let exactly = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
+        match api.delete(name, &DeleteParams::default().preconditions(exactly)).await {
+            Ok(_) => {
+                self.own_writes.deleted(key, &self.pods, pod);
+                self.recorder.event(&about(set), EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => {
+                let error = crate::words(&error);
+                let message = format!("Error deleting: {error}");
+                self.recorder.event(&about(set), EventType::Warning, "FailedDelete", message);
+                Err(format!("unable to delete pods: {error}"))
+            }
+        }
+    }
+
+    /// Writes a status that differs, once more if somebody else was quicker.
+    async fn write_status(
+        &self,
+        key: &Key,
+        set: &ReplicaSet,
+        api: &Api<ReplicaSet>,
+        status: ReplicaSetStatus,
+    ) -> Result<ReplicaSetStatus, Error> {
+        if set.status.as_ref() == Some(&status) {
+            return Ok(status);
+        }
+        let with_status = |set: &ReplicaSet| ReplicaSet { status: Some(status.clone()), ..set.clone() };
+        let mut answer = api.replace_status(&key.name, &PostParams::default(), &with_status(set)).await;
+        if let Err(kube::Error::Api(conflict)) = &answer
+            && conflict.code == 409
+        {
+            let fresh = api.get(&key.name).await?;
+            if fresh.metadata.uid == set.metadata.uid {
+                answer = api.replace_status(&key.name, &PostParams::default(), &with_status(&fresh)).await;
+            }
+        }
+        match answer {
+            Ok(written) => self.own_writes.wrote(key, &self.sets, &written),
+            Err(kube::Error::Api(gone)) if gone.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(status)
+    }
+
+    /// When the next pod will have been ready for long enough.
+    fn next_look(&self, set: &ReplicaSet, active: &[Arc<Pod>], status: &ReplicaSetStatus, now: Timestamp) -> Next {
+        let min_ready = status::min_ready_seconds(set);
+        if min_ready == 0 || status.ready_replicas == status.available_replicas {
+            return Next::WhenChanged;
+        }
+        let waiting = active.iter().filter_map(|pod| pods::ready(pod)?);
+        let due = waiting.map(|since| since + pods::seconds(min_ready)).filter(|due| *due > now).min();
+        let wait = due.map_or(pods::seconds(min_ready), |due| due.duration_since(now));
+        Next::After(Duration::try_from(wait).unwrap_or_default())
+    }
+}
+
+/// Does something so many times, in batches of one, two, four and so on: where the first fails, so will the others.
+async fn slow_start<F: Future<Output = Result<(), String>>>(
+    count: usize,
+    mut once: impl FnMut() -> F,
+) -> Result<(), String> {
+    let (mut left, mut batch) = (count, 1);
+    while left > 0 {
+        let now = batch.min(left);
+        let done: Result<Vec<()>, String> = join_all((0..now).map(|_| once())).await.into_iter().collect();
+        done?;
+        left -= now;
+        batch *= 2;
+    }
+    Ok(())
+}
