@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt, join_all};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Setting, garbage_collector, namespace, replica_set, root_ca, service_accounts};
+use crate::{Setting, deployment, garbage_collector, namespace, replica_set, root_ca, service_accounts};
 
 /// Runs until it is told to stop.
 type Run = fn(Arc<Setting>, CancellationToken) -> BoxFuture<'static, ()>;
@@ -16,6 +16,7 @@ pub const CONTROLLERS: &[(&str, Run)] = &[
     ("garbage-collector-controller", |setting, stop| garbage_collector::run(setting, stop).boxed()),
     ("serviceaccount-controller", |setting, stop| service_accounts::run(setting, stop).boxed()),
     ("root-ca-certificate-publisher-controller", |setting, stop| root_ca::run(setting, stop).boxed()),
+    ("deployment-controller", |setting, stop| deployment::run(setting, stop).boxed()),
     ("replicaset-controller", |setting, stop| replica_set::run(setting, stop).boxed()),
 ];
 
@@ -38,7 +39,6 @@ pub const MISSING: &[&str] = &[
     "pod-garbage-collector-controller",
     "daemonset-controller",
     "job-controller",
-    "deployment-controller",
     "horizontal-pod-autoscaler-controller",
     "disruption-controller",
     "statefulset-controller",

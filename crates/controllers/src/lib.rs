@@ -5,6 +5,7 @@
 //! `testing` bring the two together.
 
 pub mod all;
+mod deployment;
 mod discovered;
 mod garbage_collector;
 mod namespace;

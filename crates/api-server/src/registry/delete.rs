@@ -218,6 +218,20 @@ impl Registry {
             Grace::Until(time, seconds) => Some((time, seconds)),
         };
         let finalizers = finalizers(target.resource.strategy.garbage_collection, object, options);
+        if let Some(deletion) = target.resource.strategy.deletion
+            && (deletion.waits)(object)
+        {
+            if Meta::of(object).is_deleting() {
+                return Step::AlreadyPending;
+            }
+            (deletion.mark)(object);
+            if let Some(fields) = object.as_object_mut() {
+                let mut meta = MetaMut::of(fields);
+                meta.set_list("finalizers", finalizers);
+                meta.set_deletion_timestamp(Some(now));
+            }
+            return Step::Mark;
+        }
         let Some(fields) = object.as_object_mut() else { return Step::Now };
         let mut meta = MetaMut::of(fields);
         let first = !meta.read().is_deleting();

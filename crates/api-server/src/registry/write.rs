@@ -275,7 +275,7 @@ impl Registry {
         warnings.into_iter().for_each(|warning| context.warnings.add(warning));
         object_model::apply::keep_times(&mut object, old);
         companions.extend(self.admission.validate(&attributes, &object).await?);
-        if ends_deletion(&object, old) {
+        if ends_deletion(target, &object, old) {
             return self.remove(target, existing, &object, options.dry_run).await;
         }
         let version = target.resource.stored_api_version();
@@ -408,6 +408,9 @@ fn too_busy(target: &Target<'_>, operation: &str) -> Status {
 }
 
 /// Was this update the last thing that a deletion waited for?
-fn ends_deletion(object: &Value, old: &Value) -> bool {
-    Meta::of(object).finalizers().next().is_none() && Meta::of(old).deletion_grace_period_seconds() == Some(0)
+fn ends_deletion(target: &Target<'_>, object: &Value, old: &Value) -> bool {
+    let waits = target.resource.strategy.deletion.is_some_and(|deletion| (deletion.waits)(object));
+    let was = Meta::of(old);
+    let wound_down = was.is_deleting() && was.deletion_grace_period_seconds().unwrap_or(0) == 0;
+    wound_down && !waits && Meta::of(object).finalizers().next().is_none()
 }

@@ -80,10 +80,21 @@ pub struct Strategy {
     /// For kinds that are deleted gracefully: the period in seconds, given the one asked for.
     pub grace_period: Option<fn(&Value, Option<i64>) -> i64>,
     pub garbage_collection: GarbageCollection,
+    /// For a kind that waits for more than its finalizers when it is deleted.
+    pub deletion: Option<Deletion>,
     /// A deletion answers with the object instead of a `Status`.
     pub returns_deleted: bool,
     /// How long after its last write an object disappears by itself.
     pub ttl: Option<Duration>,
+}
+
+/// How a kind waits for its own end.
+#[derive(Clone, Copy)]
+pub struct Deletion {
+    /// Shows in the object that it is being deleted. May mutate.
+    pub mark: fn(&mut Value),
+    /// Whether there is still something to wait for.
+    pub waits: fn(&Value) -> bool,
 }
 
 /// What becomes of the dependents of a deleted object if the client does not say.
@@ -175,6 +186,7 @@ impl Strategy {
             field_names: &[],
             grace_period: None,
             garbage_collection: GarbageCollection::Background,
+            deletion: None,
             returns_deleted: false,
             ttl: None,
         }

@@ -1,8 +1,10 @@
 //! Controllers and what they stand on, against a whole API server.
 
 mod controllers;
+mod deployments;
 mod informers;
 mod leader;
+mod replica_sets;
 
 use std::time::Duration;
 

@@ -4,13 +4,17 @@ use object_model::names;
 use serde_json::{Value, json};
 
 use crate::defaults::Defaults;
-use crate::kinds::{Create, Reset, Selectable, Strategy, Update, prepare};
+use crate::kinds::{Create, Deletion, Reset, Selectable, Strategy, Update, prepare};
 use crate::validation::{Field, meta};
 
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 pub static STRATEGY: Strategy = Strategy {
     returns_deleted: true,
+    deletion: Some(Deletion {
+        mark: |namespace| prepare::put(namespace, &["status", "phase"], Some(&json!("Terminating"))),
+        waits: |namespace| namespace["spec"]["finalizers"].as_array().is_some_and(|names| !names.is_empty()),
+    }),
     defaults,
     create: Create::new(prepare_create, validate),
     update: Update::of_spec(

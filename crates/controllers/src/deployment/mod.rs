@@ -1,0 +1,171 @@
+//! Deployments: from one template to the next, by ReplicaSets that grow and shrink.
+//!
+//! Each template has a ReplicaSet of its own, named by a hash of it. [`rollout`] decides by how much which set grows or
+//! shrinks, by [`arithmetic`]; [`revisions`] keeps the history in annotations; the [`status`] is a function of the sets.
+
+mod arithmetic;
+mod revisions;
+mod rollout;
+mod status;
+
+use std::{sync::Arc, time::Duration};
+
+use controller_runtime::{
+    Change, Clock, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
+    adoption::{claim, controller_of},
+    events::{EventType, Recorder, about},
+    informer::{CONTROLLER, by_controller, orphans},
+};
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, ReplicaSet},
+        core::v1::Pod,
+    },
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use kube::{Api, Client, Resource, api::PostParams};
+use rollout::Rollout;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Setting, pods};
+
+const ACCOUNT: &str = "deployment-controller";
+const NAME: &str = "deployment-controller";
+const WORKERS: usize = 5;
+
+struct Deployments {
+    client: Client,
+    deployments: Informer<Deployment>,
+    sets: Informer<ReplicaSet>,
+    pods: Informer<Pod>,
+    own_writes: OwnWrites<Key>,
+    recorder: Recorder,
+    clock: Arc<dyn Clock>,
+}
+
+pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
+    let (queue, own_writes) = (WorkQueue::default(), OwnWrites::default());
+    let controller = Deployments {
+        client: setting.client(ACCOUNT),
+        deployments: setting.informers.of(),
+        sets: setting.informers.of(),
+        pods: setting.informers.of(),
+        own_writes: own_writes.clone(),
+        recorder: setting.recorder(ACCOUNT, NAME),
+        clock: setting.clock.clone(),
+    };
+    controller.sets.index(CONTROLLER, by_controller);
+    controller.pods.index(CONTROLLER, by_controller);
+    let on_deployment = queue.clone();
+    controller.deployments.on_change(move |change| on_deployment.add(Key::of(&**change.object())));
+    let (on_set, deployments) = (queue.clone(), controller.deployments.clone());
+    controller
+        .sets
+        .on_change(move |change| concerned(change, &deployments).into_iter().for_each(|key| on_set.add(key)));
+    // Recreate waits for the last pod of the old template.
+    let (on_pod, sets) = (queue.clone(), controller.sets.clone());
+    controller.pods.on_change(move |change| {
+        if let Change::Deleted(last) = change
+            && let Some(key) = owner::<_, ReplicaSet>(&**last)
+            && let Some(deployment) = sets.get(&key).and_then(|set| owner::<_, Deployment>(&*set))
+        {
+            on_pod.add(deployment);
+        }
+    });
+    controller.deployments.synced().await;
+    controller.sets.synced().await;
+    controller.pods.synced().await;
+    controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
+}
+
+/// The controller of an object, if it is of a kind.
+fn owner<K: Resource, O: Resource<DynamicType = ()>>(object: &K) -> Option<Key> {
+    let controller = controller_of(object).filter(|controller| controller.kind == O::kind(&()))?;
+    Some(Key::new(object.meta().namespace.clone().unwrap_or_default(), &controller.name))
+}
+
+/// The Deployments that a change of a ReplicaSet is about.
+fn concerned(change: &Change<ReplicaSet>, deployments: &Informer<Deployment>) -> Vec<Key> {
+    let (old, new) = match change {
+        Change::Deleted(last) => return owner::<_, Deployment>(&**last).into_iter().collect(),
+        Change::Applied { old, new } => (old.as_deref(), new),
+    };
+    let mut keys: Vec<Key> = owner::<_, Deployment>(&**new).into_iter().collect();
+    keys.extend(old.and_then(owner::<_, Deployment>).filter(|was| !keys.contains(was)));
+    let same = |old: &ReplicaSet| {
+        old.metadata.labels == new.metadata.labels && old.metadata.owner_references == new.metadata.owner_references
+    };
+    if controller_of(&**new).is_none() && new.metadata.deletion_timestamp.is_none() && !old.is_some_and(same) {
+        let around = deployments.in_namespace(new.metadata.namespace.as_deref().unwrap_or_default());
+        let matching = around.iter().filter(|deployment| {
+            deployment.spec.as_ref().is_some_and(|spec| {
+                spec.selector != LabelSelector::default() && pods::selector(&spec.selector)(&new.metadata)
+            })
+        });
+        keys.extend(matching.map(|deployment| Key::of(&**deployment)));
+    }
+    keys
+}
+
+impl Controller for Deployments {
+    type Key = Key;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
+        let Some(deployment) = self.deployments.get(key) else { return Ok(Next::WhenChanged) };
+        let mut deployment = (*deployment).clone();
+        let Some(spec) = deployment.spec.clone() else { return Ok(Next::WhenChanged) };
+        if spec.selector == LabelSelector::default() {
+            let message = "This deployment is selecting all pods. A non-empty selector is required.";
+            self.recorder.event(&about(&deployment), EventType::Warning, "SelectingAll", message);
+            let status = deployment.status.get_or_insert_default();
+            if status.observed_generation < deployment.metadata.generation {
+                status.observed_generation = deployment.metadata.generation;
+                self.write_status(key, deployment).await?;
+            }
+            return Ok(Next::WhenChanged);
+        }
+        let uid = deployment.metadata.uid.as_deref().unwrap_or_default();
+        let mut sets = self.sets.by_index(CONTROLLER, uid);
+        sets.extend(self.sets.by_index(CONTROLLER, &orphans(&key.namespace)));
+        let matches = pods::selector(&spec.selector);
+        let api = self.replica_sets(&key.namespace);
+        let sets = claim(
+            &deployment,
+            &self.api(&key.namespace),
+            sets,
+            &api,
+            |set| matches(&set.metadata),
+            |set| {
+                self.own_writes.wrote(key, &self.sets, set);
+            },
+        )
+        .await?;
+        let wait = Rollout::new(self, key, deployment, spec, sets).run().await?;
+        Ok(wait.map_or(Next::WhenChanged, Next::After))
+    }
+}
+
+impl Deployments {
+    fn api(&self, namespace: &str) -> Api<Deployment> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    fn replica_sets(&self, namespace: &str) -> Api<ReplicaSet> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    async fn write_status(&self, key: &Key, deployment: Deployment) -> Result<Deployment, Error> {
+        let written = self.api(&key.namespace).replace_status(&key.name, &PostParams::default(), &deployment).await?;
+        self.own_writes.wrote(key, &self.deployments, &written);
+        Ok(written)
+    }
+}
+
+/// How long to wait until a look is worth it. A second more, because times are in whole seconds.
+fn wait_until(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0) + 1)
+}
