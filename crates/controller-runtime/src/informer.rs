@@ -69,8 +69,10 @@ struct Cache<K> {
     indexes: HashMap<&'static str, Index<K>>,
 }
 
+type ValuesOf<K> = Box<dyn Fn(&K) -> Vec<String> + Send + Sync>;
+
 struct Index<K> {
-    values_of: Box<dyn Fn(&K) -> Vec<String> + Send + Sync>,
+    values_of: ValuesOf<K>,
     keys: HashMap<String, BTreeSet<Key>>,
 }
 

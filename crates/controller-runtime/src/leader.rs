@@ -190,9 +190,14 @@ impl Elector {
     async fn release(&mut self) {
         let deadline = Instant::now() + self.timing.renew_deadline;
         let release = async {
-            match self.leases.get_opt(&self.name).await? {
-                Some(lease) if holder(&lease) == self.identity => self.write(lease, false).await,
-                _ => Ok(()),
+            loop {
+                let held = self.leases.get_opt(&self.name).await?.filter(|lease| holder(lease) == self.identity);
+                let Some(lease) = held else { return Ok(()) };
+                match self.write(lease, false).await {
+                    // A renewal that was given up half-way has come through after all.
+                    Err(Error::Api(kube::Error::Api(status))) if status.code == 409 => {}
+                    answer => return answer,
+                }
             }
         };
         match timeout_at(deadline, release).await {

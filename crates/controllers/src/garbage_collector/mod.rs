@@ -81,8 +81,11 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
 struct Followed {
     setting: Arc<Setting>,
     stop: CancellationToken,
-    informers: HashMap<(String, String), (Arc<Discovered>, Informer<Metadata>, CancellationToken)>,
+    /// By apiVersion and plural.
+    informers: HashMap<(String, String), Following>,
 }
+
+type Following = (Arc<Discovered>, Informer<Metadata>, CancellationToken);
 
 impl Followed {
     /// Waits until everything that can be known is known.
