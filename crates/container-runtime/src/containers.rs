@@ -273,7 +273,6 @@ impl Inner {
         let number = |id: i64| {
             u32::try_from(id).map_err(|_| ServiceError::InvalidArgument(format!("{id} is not the number of a group")))
         };
-        let score = config.linux.resources.oom_score_adj;
         Ok(ProcessSpec {
             args,
             env: environment(config, image),
@@ -287,7 +286,7 @@ impl Inner {
             capabilities,
             no_new_privs: security.no_new_privs,
             seccomp,
-            oom_score_adj: (score != 0).then_some(score.clamp(-1000, 1000) as i32),
+            oom_score_adj: config.linux.resources.oom_score_adj.clamp(-1000, 1000) as i32,
             tty: config.tty,
         })
     }
@@ -404,7 +403,8 @@ impl Inner {
 /// What was asked for, and before it the files of the sandbox that were not.
 fn mounts(sandbox: &Sandbox, config: &ContainerConfig) -> Vec<Mount> {
     let security = &config.linux.security_context;
-    let shm = match security.namespace_options.ipc {
+    // It is the sandbox that has the namespace.
+    let shm = match sandbox.record().config.linux.security_context.namespace_options.ipc {
         NamespaceMode::Node => "/dev/shm".into(),
         _ => sandbox.folder.join("shm"),
     };

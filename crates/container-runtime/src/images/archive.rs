@@ -57,7 +57,7 @@ struct Manifest {
 }
 
 /// This machine's architecture, as images name it.
-fn architecture() -> &'static str {
+pub(super) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

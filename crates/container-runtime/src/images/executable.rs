@@ -4,7 +4,7 @@ use std::{fs::File, io, path::Path};
 
 use serde_json::json;
 
-use super::{ImageError, ImageStore, content::Digest};
+use super::{ImageError, ImageStore, archive::architecture, content::Digest};
 
 impl ImageStore {
     /// One layer with the executable in /bin under the name of the image, links to it for its commands, and what programs expect
@@ -32,7 +32,7 @@ impl ImageStore {
         let layer = layer.into_inner()?;
         let diff_id = Digest::of(&layer);
         let config = json!({
-            "architecture": std::env::consts::ARCH,
+            "architecture": architecture(),
             "os": "linux",
             "config": { "Env": ["PATH=/bin"], "Entrypoint": [format!("/bin/{program}")] },
             "rootfs": { "type": "layers", "diff_ids": [diff_id] },

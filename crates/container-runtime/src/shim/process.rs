@@ -144,12 +144,11 @@ fn prepare_and_execute(
     // SAFETY: no memory is involved.
     unsafe { libc::setsid() };
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    if let Some(score) = process.oom_score_adj {
-        match fs::write("/proc/self/oom_score_adj", score.to_string()) {
-            // Lowering needs a privilege that the node may not have to give: then it stays as it is.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            result => step("setting oom_score_adj", result)?,
-        }
+    // Always, since the shim's own is not for others.
+    match fs::write("/proc/self/oom_score_adj", process.oom_score_adj.to_string()) {
+        // Lowering needs a privilege that the node may not have to give: then it stays as it is.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+        result => step("setting oom_score_adj", result)?,
     }
     let null = step("opening /dev/null", fs::OpenOptions::new().read(true).write(true).open("/dev/null"))?;
     match place {

@@ -89,7 +89,7 @@ pub struct ProcessSpec {
     pub capabilities: CapabilitySets,
     pub no_new_privs: bool,
     pub seccomp: Option<Programs>,
-    pub oom_score_adj: Option<i32>,
+    pub oom_score_adj: i32,
     pub tty: bool,
 }
 

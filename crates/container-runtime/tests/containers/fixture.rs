@@ -185,18 +185,18 @@ impl Guard {
         }
         left
     }
-
-    pub fn check(self) {
-        drop(self);
-    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         let layout = Layout::detect().expect("cgroups");
         let killed = layout.group(&self.cgroup).destroy(Duration::from_secs(20));
-        for sandbox in std::fs::read_dir(self.root.path().join("sandboxes")).into_iter().flatten().flatten() {
-            let _ = rustix::mount::unmount(sandbox.path().join("shm"), rustix::mount::UnmountFlags::DETACH);
+        let root = self.root.path().to_string_lossy().into_owned();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|point| point.starts_with(&root));
+        // The latest first, since it may be on an earlier one.
+        for point in points.collect::<Vec<_>>().into_iter().rev() {
+            let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
         }
         if let Err(error) = killed {
             eprintln!("{error}");

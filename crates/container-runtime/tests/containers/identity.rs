@@ -47,6 +47,12 @@ pub async fn process(fixture: Fixture) {
     config.envs = vec![KeyValue { key: "A".into(), value: "b=c d".into() }];
     assert_eq!(output(&fixture, &runtime, &pod, config).await.1, ["stdout F b=c d"]);
 
+    let score = ["cat", "/proc/self/oom_score_adj"];
+    assert_eq!(output(&fixture, &runtime, &pod, container("score", &score)).await.1, ["stdout F 0"]);
+    let mut config = container("more", &score);
+    config.linux.resources.oom_score_adj = 500;
+    assert_eq!(output(&fixture, &runtime, &pod, config).await.1, ["stdout F 500"]);
+
     // Without the filter it is the missing capability that forbids it; both say so.
     assert_eq!(output(&fixture, &runtime, &pod, container("mount", &["mount"])).await.1, ["stdout F errno 1"]);
     let mut config = container("admin", &["mount"]);
@@ -105,6 +111,28 @@ pub async fn mounts(fixture: Fixture) {
     assert_eq!(std::fs::read_to_string(volume.join("new")).expect("the file"), "from the container");
     let (_, lines) = output(&fixture, &runtime, &pod, with("c", &["write", "/r/new", "x"])).await;
     assert_eq!(lines, ["stdout F errno 30"]);
+
+    // What the node mounts later is seen where that was asked for, and only there.
+    let shared = fixture.root.join("shared");
+    std::fs::create_dir_all(shared.join("later")).expect("a folder");
+    use rustix::mount::{
+        MountFlags, MountPropagationFlags, UnmountFlags, mount as mount_on, mount_bind, mount_change, unmount,
+    };
+    mount_bind(&shared, &shared).expect("a mount");
+    mount_change(&shared, MountPropagationFlags::SHARED).expect("a shared mount");
+    let mut seeing = container("seeing", &["sleep"]);
+    let follow = Mount { propagation: MountPropagation::HostToContainer, ..mount("/follow", &shared, false) };
+    seeing.mounts = vec![follow, mount("/apart", &shared, false)];
+    let seeing = start(&runtime, &pod, seeing).await;
+    mount_on(c"tmpfs", shared.join("later"), c"tmpfs", MountFlags::empty(), None).expect("a mount");
+    std::fs::write(shared.join("later/file"), "later").expect("a file");
+    let cat = |path: &str| vec!["tool".to_owned(), "cat".to_owned(), path.to_owned()];
+    let followed = runtime.exec_sync(&seeing, cat("/follow/later/file"), 60).await.expect("it runs");
+    let apart = runtime.exec_sync(&seeing, cat("/apart/later/file"), 60).await.expect("it runs");
+    for path in [shared.join("later"), shared.clone()] {
+        unmount(&path, UnmountFlags::DETACH).expect("it is unmounted");
+    }
+    assert_eq!((followed.stdout.as_slice(), apart.exit_code), (&b"later"[..], 1));
 
     let mut config = container("d", &["write", "/file", "x"]);
     config.linux.security_context.readonly_rootfs = true;
