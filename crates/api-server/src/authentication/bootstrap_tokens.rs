@@ -39,7 +39,7 @@ impl TokenAuthenticator for BootstrapTokens {
         let Some((id, secret)) = parts(token) else { return Ok(None) };
         let mut rests_on = Vec::new();
         let key = format!("kube-system/bootstrap-token-{id}");
-        let Some(entry) = self.live.relied_on(&self.live.secrets, &key, &mut rests_on).await else { return Ok(None) };
+        let Some(entry) = self.live.known(&self.live.secrets, &key, &mut rests_on) else { return Ok(None) };
         let object = entry.object("Secret");
         let good = object.text("type") == TYPE
             && !Meta::of(&object).is_deleting()

@@ -192,8 +192,27 @@ fn in_header(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn in_websocket(headers: &HeaderMap) -> Option<String> {
+    if !streaming::upgrade::is_websocket(headers) {
+        return None;
+    }
     let offered = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     let mut tokens = offered.flat_map(|value| value.split(',')).filter_map(|p| p.trim().strip_prefix(WEBSOCKET_PREFIX));
     let encoded = tokens.next()?.trim_end_matches('=');
     String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok().filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_in_protocols_are_of_websockets_only() {
+        let mut headers = HeaderMap::new();
+        let offered = format!("v5.channel.k8s.io, {WEBSOCKET_PREFIX}{}", URL_SAFE_NO_PAD.encode("secret"));
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_str(&offered).expect("a header"));
+        assert_eq!(in_websocket(&headers), None);
+        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        assert_eq!(in_websocket(&headers).as_deref(), Some("secret"));
+    }
 }

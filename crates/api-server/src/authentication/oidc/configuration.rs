@@ -220,7 +220,7 @@ fn claim_rules(entry: &Value, at: &str, problems: &mut Problems) -> (Vec<(String
         problems.one_of(rule, &at);
         if let Some(expression) = problems.expression(rule, "expression", &at, Some(&Type::Bool)) {
             rules.push(Rule { expression, message: rule.text("message").to_owned() });
-        } else if !rule.has("expression") {
+        } else if rule.text("expression").is_empty() {
             if rule.text("claim").is_empty() {
                 problems.add(format!("{at}: claim or expression is required"));
             }

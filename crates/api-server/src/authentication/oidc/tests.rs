@@ -131,6 +131,7 @@ fn configurations_are_checked_whole() {
     bad["jwt"][0]["claimMappings"]["username"] = json!({"expression": "claims.email"});
     bad["jwt"][0]["claimMappings"]["groups"] = json!({"claim": "groups"});
     bad["jwt"][0]["userValidationRules"] = json!([{"expression": "user.name == ''"}]);
+    bad["jwt"][0]["claimValidationRules"] = json!([{"expression": ""}]);
     bad["jwt"][0]["wheels"] = 4.into();
     let problems = Configuration::from_value(&bad).unwrap_err().join("\n");
     for wanted in [
@@ -139,6 +140,7 @@ fn configurations_are_checked_whole() {
         "jwt[0].claimMappings.username.expression: claims.email_verified must be used",
         "jwt[0].claimMappings.groups.prefix: is required",
         "jwt[0].userValidationRules[0].expression: Invalid value: \"user.name == ''\": compilation failed: ERROR: <input>:1:5",
+        "jwt[0].claimValidationRules[0]: claim or expression is required",
         "jwt[0].wheels: unknown field",
     ] {
         assert!(problems.contains(wanted), "{wanted}\n{problems}");
