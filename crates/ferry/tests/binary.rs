@@ -135,7 +135,8 @@ async fn a_cluster_comes_and_goes() {
 async fn idle_connections_cost_little() {
     const CONNECTIONS: u64 = 200;
     let folder = tempfile::tempdir().expect("a folder");
-    let cluster = Cluster::up(folder.path(), &[]);
+    // Nothing but connections is to grow.
+    let cluster = Cluster::up(folder.path(), &["--disable", "controllers"]);
     let client = cluster.client(folder.path());
     assert_eq!(client.get("/livez").await.text(), "ok");
     let before = cluster.told_by_linux("status", "VmRSS:")[0];
@@ -163,7 +164,35 @@ async fn a_crash_loses_nothing() {
     assert_eq!(cluster.ended(), None);
     let cluster = Cluster::up(folder.path(), &[]);
     let list = cluster.client(folder.path()).get(MAPS).await.expect(200);
-    assert_eq!(list["items"].as_array().map(Vec::len), Some(20));
+    let names = list["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str());
+    assert_eq!(names.filter(|name| name.starts_with('c')).count(), 20);
+}
+
+// As above: the client answers while the test waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn controllers_run_unless_they_are_left_out() {
+    const ACCOUNT: &str = "/api/v1/namespaces/default/serviceaccounts/default";
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut cluster = Cluster::up(folder.path(), &["--disable", "controllers,scheduler"]);
+    // A deletion that nobody completes.
+    let client = cluster.client(folder.path());
+    client.post("/api/v1/namespaces", &json!({"metadata": {"name": "going"}})).await.expect(201);
+    let going = client.delete("/api/v1/namespaces/going").await.expect(200);
+    assert_eq!(going["status"]["phase"], "Terminating");
+    client.get(ACCOUNT).await.refused(404);
+    assert_eq!(cluster.terminate(), Some(0));
+
+    let mut cluster = Cluster::up(folder.path(), &[]);
+    let client = cluster.client(folder.path());
+    for _ in 0..6000 {
+        let made = client.get(ACCOUNT).await.code == 200;
+        if made && client.get("/api/v1/namespaces/going").await.code == 404 {
+            assert_eq!(cluster.terminate(), Some(0));
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the controllers do nothing");
 }
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
