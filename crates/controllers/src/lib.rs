@@ -9,6 +9,7 @@ mod deployment;
 mod discovered;
 mod garbage_collector;
 mod namespace;
+mod owners;
 mod pods;
 mod replica_set;
 mod root_ca;

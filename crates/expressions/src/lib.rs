@@ -26,6 +26,7 @@ mod value;
 
 pub use environment::{Activation, Budget, COST_PER_CALL, Environment, EvaluationError, Library, Program, Resolve};
 pub use library::authorizer::{Authorizer, Decision, Question, What};
+pub use parser::RESERVED;
 pub use source::CompileErrors;
 pub use types::{LibraryType, ObjectField, ObjectType, Type};
 pub use value::{LibraryValue, List, Map, Text, Value};

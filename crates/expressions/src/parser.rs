@@ -13,7 +13,8 @@ const MAX_CHARACTERS: usize = 100_000;
 const MAX_NESTING: u16 = MAX_DEPTH;
 const STARTS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, \
                       BYTES, IDENTIFIER}";
-const RESERVED: [&str; 17] = [
+/// Words that are kept for later versions of CEL and cannot name anything.
+pub const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",

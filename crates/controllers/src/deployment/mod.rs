@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use controller_runtime::{
     Change, Clock, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
-    adoption::{claim, controller_of},
+    adoption::claim,
     events::{EventType, Recorder, about},
     informer::{CONTROLLER, by_controller, orphans},
 };
@@ -23,11 +23,15 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
-use kube::{Api, Client, Resource, api::PostParams};
+use kube::{Api, Client, api::PostParams};
 use rollout::Rollout;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Setting, pods};
+use crate::{
+    Setting,
+    owners::{self, owner},
+    pods,
+};
 
 const ACCOUNT: &str = "deployment-controller";
 const NAME: &str = "deployment-controller";
@@ -78,33 +82,14 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 
-/// The controller of an object, if it is of a kind.
-fn owner<K: Resource, O: Resource<DynamicType = ()>>(object: &K) -> Option<Key> {
-    let controller = controller_of(object).filter(|controller| controller.kind == O::kind(&()))?;
-    Some(Key::new(object.meta().namespace.clone().unwrap_or_default(), &controller.name))
-}
-
 /// The Deployments that a change of a ReplicaSet is about.
 fn concerned(change: &Change<ReplicaSet>, deployments: &Informer<Deployment>) -> Vec<Key> {
-    let (old, new) = match change {
-        Change::Deleted(last) => return owner::<_, Deployment>(&**last).into_iter().collect(),
-        Change::Applied { old, new } => (old.as_deref(), new),
-    };
-    let mut keys: Vec<Key> = owner::<_, Deployment>(&**new).into_iter().collect();
-    keys.extend(old.and_then(owner::<_, Deployment>).filter(|was| !keys.contains(was)));
-    let same = |old: &ReplicaSet| {
-        old.metadata.labels == new.metadata.labels && old.metadata.owner_references == new.metadata.owner_references
-    };
-    if controller_of(&**new).is_none() && new.metadata.deletion_timestamp.is_none() && !old.is_some_and(same) {
-        let around = deployments.in_namespace(new.metadata.namespace.as_deref().unwrap_or_default());
-        let matching = around.iter().filter(|deployment| {
-            deployment.spec.as_ref().is_some_and(|spec| {
-                spec.selector != LabelSelector::default() && pods::selector(&spec.selector)(&new.metadata)
-            })
-        });
-        keys.extend(matching.map(|deployment| Key::of(&**deployment)));
-    }
-    keys
+    let lives = |set: &ReplicaSet| set.metadata.deletion_timestamp.is_none();
+    owners::concerned(change, deployments, lives, |deployment, set| {
+        deployment.spec.as_ref().is_some_and(|spec| {
+            spec.selector != LabelSelector::default() && pods::selector(&spec.selector)(&set.metadata)
+        })
+    })
 }
 
 impl Controller for Deployments {

@@ -20,12 +20,12 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client, Resource,
+    Api, Client,
     api::{DeleteParams, PostParams, Preconditions},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Setting, namespace::refuses_new_objects, pods};
+use crate::{Setting, namespace::refuses_new_objects, owners, pods};
 
 const ACCOUNT: &str = "replicaset-controller";
 const NAME: &str = "replicaset-controller";
@@ -65,28 +65,9 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
 
 /// The sets that a change of a pod is about.
 fn concerned(change: &Change<Pod>, sets: &Informer<ReplicaSet>) -> Vec<Key> {
-    let owner = |pod: &Pod| {
-        let controller = controller_of(pod).filter(|controller| controller.kind == ReplicaSet::kind(&()))?;
-        Some(Key::new(pod.metadata.namespace.clone().unwrap_or_default(), &controller.name))
-    };
-    let (old, new) = match change {
-        Change::Deleted(last) => return owner(last).into_iter().collect(),
-        Change::Applied { old, new } => (old.as_deref(), new),
-    };
-    let (was, is) = (old.and_then(owner), owner(new));
-    let same = |old: &Pod| {
-        old.metadata.labels == new.metadata.labels && old.metadata.owner_references == new.metadata.owner_references
-    };
-    let mut keys: Vec<Key> = was.into_iter().filter(|was| Some(was) != is.as_ref()).collect();
-    if controller_of(&**new).is_none() && pods::is_active(new) && !old.is_some_and(same) {
-        let matching = sets.in_namespace(new.metadata.namespace.as_deref().unwrap_or_default());
-        let matching = matching
-            .iter()
-            .filter(|set| set.spec.as_ref().is_some_and(|spec| pods::selector(&spec.selector)(&new.metadata)));
-        keys.extend(matching.map(|set| Key::of(&**set)));
-    }
-    keys.extend(is);
-    keys
+    owners::concerned(change, sets, pods::is_active, |set, pod| {
+        set.spec.as_ref().is_some_and(|spec| pods::selector(&spec.selector)(&pod.metadata))
+    })
 }
 
 impl Controller for ReplicaSets {

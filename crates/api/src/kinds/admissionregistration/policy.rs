@@ -13,30 +13,8 @@ use crate::validation::{Field, meta, same_at};
 
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_AUDIT_EXPRESSION: usize = 5 * 1024;
-/// Words that cannot name anything in CEL.
-const RESERVED: &[&str] = &[
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+/// Words of CEL itself, which cannot name anything either.
+const WORDS: [&str; 4] = ["true", "false", "null", "in"];
 
 pub static VALIDATING_STRATEGY: Strategy = Strategy {
     unconditional_update: false,
@@ -182,7 +160,7 @@ fn variable(variable: &Field, scope: &mut Scope) {
         text.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric()) && !text.starts_with(|c: char| c.is_ascii_digit());
     if text.trim().is_empty() {
         name.missing("name is not specified");
-    } else if !fits || RESERVED.contains(&text) {
+    } else if !fits || WORDS.contains(&text) || expressions::RESERVED.contains(&text) {
         name.invalid("must be a valid CEL identifier");
     }
     if expression(&variable.at("expression"), "expression is not specified") {
