@@ -1,0 +1,28 @@
+//! Which node a pod goes to.
+//!
+//! Kubernetes calls this kube-scheduler. The way of a pod: an informer tells of it, the queue orders it by priority, a
+//! cycle filters and scores the nodes of a snapshot through the plugins of the framework, the pod is assumed on the
+//! best one, and it is bound through the API while the next cycle is on its way already.
+//!
+//! It reaches the cluster through `controller-runtime` only; nothing here knows the API server.
+
+use std::sync::Arc;
+
+use controller_runtime::{Clock, Informers};
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+/// How the scheduler reaches the cluster.
+pub struct Setting {
+    /// Acts as `system:kube-scheduler`.
+    pub client: Client,
+    /// What it knows of the cluster; shared with other components of the process.
+    pub informers: Informers,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Schedules until it is told to stop.
+pub async fn run(setting: Setting, stop: CancellationToken) {
+    let _ = setting;
+    stop.cancelled().await;
+}
