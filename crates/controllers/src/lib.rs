@@ -10,6 +10,7 @@ mod discovered;
 mod garbage_collector;
 mod namespace;
 mod owners;
+mod pod_writes;
 mod pods;
 mod replica_set;
 mod root_ca;

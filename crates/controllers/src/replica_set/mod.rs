@@ -3,12 +3,12 @@
 mod status;
 mod victims;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use controller_runtime::{
     Change, Clock, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
     adoption::{claim, controller_of, controller_reference},
-    events::{EventType, Recorder, about},
+    events::Recorder,
     informer::{CONTROLLER, by_controller, orphans},
 };
 use futures::future::join_all;
@@ -19,19 +19,18 @@ use k8s_openapi::{
     },
     jiff::Timestamp,
 };
-use kube::{
-    Api, Client,
-    api::{DeleteParams, PostParams, Preconditions},
-};
+use kube::{Api, Client, api::PostParams};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Setting, namespace::refuses_new_objects, owners, pods};
+use crate::{
+    Setting, owners,
+    pod_writes::{BURST, PodWrites, slow_start},
+    pods,
+};
 
 const ACCOUNT: &str = "replicaset-controller";
 const NAME: &str = "replicaset-controller";
 const WORKERS: usize = 5;
-/// How many pods are made or deleted at most in one go.
-const BURST: usize = 500;
 
 struct ReplicaSets {
     client: Client,
@@ -119,8 +118,13 @@ impl ReplicaSets {
     /// Makes pods that are missing, or deletes those that are too many.
     async fn manage(&self, key: &Key, set: &ReplicaSet, active: &[Arc<Pod>], api: &Api<Pod>) -> Result<(), String> {
         let wanted = usize::try_from(status::replicas(set)).unwrap_or(0);
+        let (pods, own_writes, recorder) = (&self.pods, &self.own_writes, &self.recorder);
+        let writes = PodWrites { api, owner: set, key, pods, own_writes, recorder };
         if active.len() < wanted {
-            return slow_start((wanted - active.len()).min(BURST), || self.create(key, set, api)).await;
+            let Some(template) = set.spec.as_ref().and_then(|spec| spec.template.as_ref()) else { return Ok(()) };
+            let pod = pods::from_template(template, set, controller_reference(set));
+            let missing = vec![(); (wanted - active.len()).min(BURST)];
+            return slow_start(&missing, |()| writes.create(&pod)).await.1;
         }
         let too_many = (active.len() - wanted).min(BURST);
         if too_many == 0 {
@@ -128,8 +132,7 @@ impl ReplicaSets {
         }
         let related = self.related(set);
         let victims = victims::choose(active, &related, too_many, self.clock.now());
-        let deleted = join_all(victims.iter().map(|pod| self.delete(key, set, api, pod))).await;
-        deleted.into_iter().collect()
+        join_all(victims.iter().map(|pod| writes.delete(pod))).await.into_iter().collect()
     }
 
     /// The pods of all sets with the same controller: of pods on one node, some can be spared.
@@ -141,48 +144,6 @@ impl ReplicaSets {
         let mut pods = self.pods.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
         pods.retain(|pod| selectors.iter().any(|matches| matches(&pod.metadata)));
         pods
-    }
-
-    async fn create(&self, key: &Key, set: &ReplicaSet, api: &Api<Pod>) -> Result<(), String> {
-        let Some(template) = set.spec.as_ref().and_then(|spec| spec.template.as_ref()) else { return Ok(()) };
-        let pod = pods::from_template(template, set, controller_reference(set));
-        if pod.metadata.labels.as_ref().is_none_or(|labels| labels.is_empty()) {
-            return Err("unable to create pods, no labels".to_owned());
-        }
-        match api.create(&PostParams::default(), &pod).await {
-            Ok(made) => {
-                self.own_writes.wrote(key, &self.pods, &made);
-                let message = format!("Created pod: {}", made.metadata.name.as_deref().unwrap_or_default());
-                self.recorder.event(&about(set), EventType::Normal, "SuccessfulCreate", message);
-                Ok(())
-            }
-            Err(kube::Error::Api(status)) if refuses_new_objects(&status) => Ok(()),
-            Err(error) => {
-                let error = crate::words(&error);
-                let message = format!("Error creating: {error}");
-                self.recorder.event(&about(set), EventType::Warning, "FailedCreate", message);
-                Err(error)
-            }
-        }
-    }
-
-    async fn delete(&self, key: &Key, set: &ReplicaSet, api: &Api<Pod>, pod: &Pod) -> Result<(), String> {
-        let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let exactly = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
-        match api.delete(name, &DeleteParams::default().preconditions(exactly)).await {
-            Ok(_) => {
-                self.own_writes.deleted(key, &self.pods, pod);
-                self.recorder.event(&about(set), EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
-                Ok(())
-            }
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            Err(error) => {
-                let error = crate::words(&error);
-                let message = format!("Error deleting: {error}");
-                self.recorder.event(&about(set), EventType::Warning, "FailedDelete", message);
-                Err(format!("unable to delete pods: {error}"))
-            }
-        }
     }
 
     /// Writes a status that differs, once more if somebody else was quicker.
@@ -225,20 +186,4 @@ impl ReplicaSets {
         let wait = due.map_or(pods::seconds(min_ready), |due| due.duration_since(now));
         Next::After(Duration::try_from(wait).unwrap_or_default())
     }
-}
-
-/// Does something so many times, in batches of one, two, four and so on: where the first fails, so will the others.
-async fn slow_start<F: Future<Output = Result<(), String>>>(
-    count: usize,
-    mut once: impl FnMut() -> F,
-) -> Result<(), String> {
-    let (mut left, mut batch) = (count, 1);
-    while left > 0 {
-        let now = batch.min(left);
-        let done: Result<Vec<()>, String> = join_all((0..now).map(|_| once())).await.into_iter().collect();
-        done?;
-        left -= now;
-        batch *= 2;
-    }
-    Ok(())
 }
