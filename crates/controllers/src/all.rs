@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt, join_all};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Setting, deployment, garbage_collector, namespace, replica_set, root_ca, service_accounts};
+use crate::{Setting, deployment, garbage_collector, namespace, node_ipam, replica_set, root_ca, service_accounts};
 
 /// Runs until it is told to stop.
 type Run = fn(Arc<Setting>, CancellationToken) -> BoxFuture<'static, ()>;
@@ -18,6 +18,7 @@ pub const CONTROLLERS: &[(&str, Run)] = &[
     ("root-ca-certificate-publisher-controller", |setting, stop| root_ca::run(setting, stop).boxed()),
     ("deployment-controller", |setting, stop| deployment::run(setting, stop).boxed()),
     ("replicaset-controller", |setting, stop| replica_set::run(setting, stop).boxed()),
+    ("node-ipam-controller", |setting, stop| node_ipam::run(setting, stop).boxed()),
 ];
 
 /// Controllers of Kubernetes that run inside the API server here, because they are part of what it promises.
@@ -47,7 +48,6 @@ pub const MISSING: &[&str] = &[
     "ttl-controller",
     "bootstrap-signer-controller",
     "token-cleaner-controller",
-    "node-ipam-controller",
     "node-lifecycle-controller",
     "taint-eviction-controller",
     "device-taint-eviction-controller",

@@ -9,6 +9,7 @@ mod deployment;
 mod discovered;
 mod garbage_collector;
 mod namespace;
+mod node_ipam;
 mod owners;
 mod pod_writes;
 mod pods;
@@ -18,6 +19,7 @@ mod service_accounts;
 mod setting;
 
 pub use all::run;
+pub use node_ipam::{BlocksError, PodBlocks};
 pub use setting::Setting;
 
 /// What the server said, without what the client adds.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use controller_runtime::{Clock, Informers, events::Recorder};
 use kube::Client;
 
+use crate::PodBlocks;
+
 /// How all controllers reach the cluster.
 pub struct Setting {
     /// Gives a client under the identity of a service account in kube-system, such as `replicaset-controller`.
@@ -16,6 +18,8 @@ pub struct Setting {
     pub root_ca: String,
     /// Whether other API servers share the store. They learn of a deleted namespace a little later.
     pub several_servers: bool,
+    /// Where pods have their addresses from. Every node gets a part.
+    pub pod_blocks: PodBlocks,
 }
 
 impl Setting {

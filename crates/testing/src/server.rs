@@ -92,6 +92,7 @@ impl TestServer {
             clock: Arc::new(SystemClock),
             root_ca: self.authority().certificate_pem().to_owned(),
             several_servers: false,
+            pod_blocks: controllers::PodBlocks::default(),
         };
         runtime.spawn(controllers::run(Arc::new(setting), self.stop.child_token()));
     }

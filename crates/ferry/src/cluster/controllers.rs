@@ -25,6 +25,7 @@ pub async fn run(server: Arc<Server>, root_ca: String, shared: bool, stop: Cance
             clock: Arc::new(SystemClock),
             root_ca: root_ca.clone(),
             several_servers: shared,
+            pod_blocks: controllers::PodBlocks::default(),
         };
         controllers::run(Arc::new(setting), stop)
     };

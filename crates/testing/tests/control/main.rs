@@ -4,6 +4,7 @@ mod controllers;
 mod deployments;
 mod informers;
 mod leader;
+mod node_ipam;
 mod replica_sets;
 
 use std::time::Duration;

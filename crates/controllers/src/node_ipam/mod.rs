@@ -1,0 +1,137 @@
+//! Every node has a block of addresses for its pods. Kubernetes calls this the RangeAllocator.
+//!
+//! Invariant: a block is taken before it is written to a node, and given back when the write fails for good or the node is
+//! gone. So two nodes never get the same, however far behind the cache is.
+
+mod blocks;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use blocks::Range;
+use controller_runtime::{
+    Change, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
+    events::{EventType, Recorder, about},
+};
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::Setting;
+
+pub use blocks::{Error as BlocksError, PodBlocks};
+
+const ACCOUNT: &str = "node-controller";
+const COMPONENT: &str = "cidrAllocator";
+const WORKERS: usize = 4;
+
+struct NodeIpam {
+    client: Client,
+    nodes: Informer<Node>,
+    ranges: Arc<Mutex<Vec<Range>>>,
+    own_writes: OwnWrites<Key>,
+    recorder: Recorder,
+}
+
+pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
+    let (queue, own_writes) = (WorkQueue::default(), OwnWrites::default());
+    let controller = NodeIpam {
+        client: setting.client(ACCOUNT),
+        nodes: setting.informers.of(),
+        ranges: Arc::new(Mutex::new(setting.pod_blocks.ranges())),
+        own_writes: own_writes.clone(),
+        recorder: setting.recorder(ACCOUNT, COMPONENT),
+    };
+    // What nodes have already must be known before the first block is given away.
+    controller.nodes.synced().await;
+    let (on_node, ranges) = (queue.clone(), controller.ranges.clone());
+    controller.nodes.on_change(move |change| {
+        let mut ranges = lock(&ranges);
+        match change {
+            Change::Applied { new, .. } => {
+                each(&mut ranges, &blocks_of(new), Range::occupy);
+                on_node.add(Key::of(&**new));
+            }
+            Change::Deleted(last) => each(&mut ranges, &blocks_of(last), Range::release),
+        }
+    });
+    controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
+}
+
+fn lock(ranges: &Mutex<Vec<Range>>) -> MutexGuard<'_, Vec<Range>> {
+    ranges.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn each(ranges: &mut [Range], blocks: &[IpNet], work: impl Fn(&mut Range, &IpNet)) {
+    for range in ranges {
+        blocks.iter().for_each(|block| work(range, block));
+    }
+}
+
+fn blocks_of(node: &Node) -> Vec<IpNet> {
+    let blocks = node.spec.iter().filter_map(|spec| spec.pod_cidrs.as_ref()).flatten();
+    blocks.filter_map(|block| block.parse().ok()).collect()
+}
+
+impl Controller for NodeIpam {
+    type Key = Key;
+
+    fn name(&self) -> &'static str {
+        "node-ipam-controller"
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
+        let Some(node) = self.nodes.get(key) else { return Ok(Next::WhenChanged) };
+        let has_some = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_ref()).is_some_and(|has| !has.is_empty());
+        if has_some || node.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::WhenChanged);
+        }
+        let taken = self.take(&node)?;
+        let texts: Vec<String> = taken.iter().map(IpNet::to_string).collect();
+        let change = json!({
+            "metadata": {"uid": node.metadata.uid},
+            "spec": {"podCIDR": texts.first(), "podCIDRs": texts},
+        });
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        match nodes.patch(&key.name, &PatchParams::default(), &Patch::Strategic(change)).await {
+            Ok(written) => {
+                self.own_writes.wrote(key, &self.nodes, &written);
+                Ok(Next::WhenChanged)
+            }
+            // The server says no. The node may be gone, or another of its name may be there, or it has a block already.
+            Err(kube::Error::Api(status)) => {
+                each(&mut lock(&self.ranges), &taken, Range::release);
+                if status.is_not_found() {
+                    return Ok(Next::WhenChanged);
+                }
+                self.tell(&node, "CIDRAssignmentFailed");
+                Err(kube::Error::Api(status).into())
+            }
+            // Whether it was written is not known: the blocks stay taken.
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl NodeIpam {
+    /// One block of each family, or none at all.
+    fn take(&self, node: &Node) -> Result<Vec<IpNet>, Error> {
+        let mut ranges = lock(&self.ranges);
+        let taken: Vec<IpNet> = ranges.iter_mut().filter_map(Range::take).collect();
+        if taken.len() == ranges.len() {
+            return Ok(taken);
+        }
+        each(&mut ranges, &taken, Range::release);
+        self.tell(node, "CIDRNotAvailable");
+        Err(Error::Other("all blocks of addresses for nodes are taken".to_owned()))
+    }
+
+    fn tell(&self, node: &Node, status: &str) {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        self.recorder.event(&about(node), EventType::Normal, status, format!("Node {name} status is now: {status}"));
+    }
+}
