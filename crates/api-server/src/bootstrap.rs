@@ -4,7 +4,7 @@
 //! Everything is created through the registry like any other object, by the server's own identity. What is there already
 //! stays as it is.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 use object_model::status::Status;
@@ -17,6 +17,7 @@ use crate::{
     context::{RequestContext, User},
     fairness,
     options::WriteOptions,
+    own_endpoints,
     registry::{Change, services::is_ready, store_error},
 };
 
@@ -24,18 +25,21 @@ const SERVICE_BLOCK: &str = "10.96.0.0/16";
 const OWN_ADDRESS: &str = "10.96.0.1";
 const DEFAULT_PORT: u16 = 6443;
 
-pub async fn run(server: &Arc<Server>) -> Result<(), Status> {
+pub async fn run(server: &Arc<Server>, advertise: Option<SocketAddr>) -> Result<(), Status> {
     let user = User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() };
     let context = RequestContext { user: Arc::new(user), user_agent: "ferry".into(), ..RequestContext::default() };
     for (group, plural, object) in objects() {
         create(server, &context, group, plural, object).await?;
     }
     make_ready(server, &context).await?;
-    create(server, &context, "", "services", own_service(&server.address)).await?;
+    create(server, &context, "", "services", own_service(&server.address, advertise)).await?;
     rbac::reconcile(server, &context).await?;
     fairness::ensure(server, &context.user).await?;
     server.registry.cache.fresh().await.map_err(store_error)?;
-    tokio::spawn(fairness::keep(server.clone(), context.user));
+    tokio::spawn(fairness::keep(server.clone(), context.user.clone()));
+    if let Some(advertised) = advertise {
+        own_endpoints::keep(server, context.user, advertised).await;
+    }
     Ok(())
 }
 
@@ -95,8 +99,9 @@ impl Change for Ready {
 }
 
 /// At the first address of the first block.
-fn own_service(address: &str) -> Value {
-    let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT);
+fn own_service(address: &str, advertise: Option<SocketAddr>) -> Value {
+    let told = || address.rsplit(':').next().and_then(|port| port.parse().ok());
+    let port = advertise.map(|address| address.port()).or_else(told).unwrap_or(DEFAULT_PORT);
     json!({
         "apiVersion": "v1",
         "kind": "Service",

@@ -31,6 +31,7 @@ mod negotiation;
 mod openapi;
 mod options;
 pub mod outbound;
+mod own_endpoints;
 mod ownership;
 pub mod registry;
 mod request_info;

@@ -56,8 +56,18 @@ pub struct Server {
 impl Server {
     /// Loads everything from the store and follows it from there. Ready when it returns.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, Error> {
-        let Settings { address, clock, authentication, authorization, audit, agents, limits, admission, counts_quotas } =
-            settings;
+        let Settings {
+            address,
+            advertise,
+            clock,
+            authentication,
+            authorization,
+            audit,
+            agents,
+            limits,
+            admission,
+            counts_quotas,
+        } = settings;
         let audit = audit.map(|settings| Auditor::start(settings, clock.clone())).transpose();
         let audit = audit.map_err(|error| Error::Invalid(error.to_string()))?;
         let cache = Arc::new(WatchCache::new(store.clone()));
@@ -85,7 +95,7 @@ impl Server {
             agents,
             drain: CancellationToken::new(),
         });
-        bootstrap::run(&server).await.map_err(|status| Error::Invalid(status.message))?;
+        bootstrap::run(&server, advertise).await.map_err(|status| Error::Invalid(status.message))?;
         if counts_quotas {
             tokio::spawn(resource_quota::controller::run(Arc::downgrade(&server)));
         }

@@ -1,6 +1,6 @@
 //! What a server is told at its start. Each part keeps its own settings beside its code; here they come together.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use crate::{
     admission, audit, authentication,
@@ -13,6 +13,8 @@ use crate::{
 pub struct Settings {
     /// The address that clients are told.
     pub address: String,
+    /// Where pods reach this server by the Service `kubernetes`. Without it, the Service leads nowhere.
+    pub advertise: Option<SocketAddr>,
     pub clock: Arc<dyn Clock>,
     pub authentication: authentication::Settings,
     /// Who judges requests.
@@ -32,6 +34,7 @@ impl Settings {
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
+            advertise: None,
             clock: Arc::new(SystemClock),
             authentication: Default::default(),
             authorization: Configuration::default(),

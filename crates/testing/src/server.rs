@@ -70,7 +70,12 @@ impl TestServer {
 
     /// On any store.
     pub async fn start(store: Arc<dyn Store>) -> Self {
-        Self::begin(tempfile::tempdir().expect("a temporary folder"), runtime(), store, |_, _| {}).await
+        Self::start_with(store, |_, _| {}).await
+    }
+
+    /// On any store, with settings of its own.
+    pub async fn start_with(store: Arc<dyn Store>, change: impl FnOnce(&mut Settings, &Path) + Send + 'static) -> Self {
+        Self::begin(tempfile::tempdir().expect("a temporary folder"), runtime(), store, change).await
     }
 
     /// On an embedded store of its own, with all controllers.

@@ -21,6 +21,7 @@ mod kubectl_shows;
 mod lists;
 mod load;
 mod observation;
+mod own_endpoints;
 mod sharing;
 mod stream_protocols;
 mod streams;
