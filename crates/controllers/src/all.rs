@@ -5,7 +5,10 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt, join_all};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Setting, deployment, garbage_collector, namespace, node_ipam, replica_set, root_ca, service_accounts};
+use crate::{
+    Setting, deployment, endpoint_slice_mirroring, endpoint_slices, endpoints, garbage_collector, namespace, node_ipam,
+    replica_set, root_ca, service_accounts,
+};
 
 /// Runs until it is told to stop.
 type Run = fn(Arc<Setting>, CancellationToken) -> BoxFuture<'static, ()>;
@@ -18,6 +21,9 @@ pub const CONTROLLERS: &[(&str, Run)] = &[
     ("root-ca-certificate-publisher-controller", |setting, stop| root_ca::run(setting, stop).boxed()),
     ("deployment-controller", |setting, stop| deployment::run(setting, stop).boxed()),
     ("replicaset-controller", |setting, stop| replica_set::run(setting, stop).boxed()),
+    ("endpoints-controller", |setting, stop| endpoints::run(setting, stop).boxed()),
+    ("endpointslice-controller", |setting, stop| endpoint_slices::run(setting, stop).boxed()),
+    ("endpointslice-mirroring-controller", |setting, stop| endpoint_slice_mirroring::run(setting, stop).boxed()),
     ("node-ipam-controller", |setting, stop| node_ipam::run(setting, stop).boxed()),
 ];
 
@@ -33,9 +39,6 @@ pub const IN_THE_API_SERVER: &[&str] = &[
 
 /// Controllers of Kubernetes that do not exist here yet.
 pub const MISSING: &[&str] = &[
-    "endpoints-controller",
-    "endpointslice-controller",
-    "endpointslice-mirroring-controller",
     "replicationcontroller-controller",
     "pod-garbage-collector-controller",
     "daemonset-controller",

@@ -7,6 +7,9 @@
 pub mod all;
 mod deployment;
 mod discovered;
+mod endpoint_slice_mirroring;
+mod endpoint_slices;
+mod endpoints;
 mod garbage_collector;
 mod namespace;
 mod node_ipam;
@@ -16,6 +19,7 @@ mod pods;
 mod replica_set;
 mod root_ca;
 mod service_accounts;
+mod service_pods;
 mod setting;
 
 pub use all::run;

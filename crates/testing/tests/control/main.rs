@@ -2,6 +2,7 @@
 
 mod controllers;
 mod deployments;
+mod endpoints;
 mod informers;
 mod leader;
 mod node_ipam;
