@@ -17,6 +17,8 @@
 
 mod agent;
 pub mod configuration;
+#[cfg(test)]
+mod fakes;
 pub mod objects;
 pub mod server;
 pub mod settings;

@@ -1,5 +1,8 @@
 //! The volumes of pods: each a folder below `pods/<uid>/volumes`, made ready before the pod's containers start.
 
+mod paths;
+mod reading;
+
 use std::{path::PathBuf, sync::Arc};
 
 use container_runtime::services::{KeyValue, Mount};
@@ -7,6 +10,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Client;
 
 use crate::objects::Objects;
+pub(crate) use reading::{ReadError, read_file};
 
 /// Why a volume is not ready; the text is that of Kubernetes' FailedMount events.
 #[derive(Debug, Clone, thiserror::Error)]
