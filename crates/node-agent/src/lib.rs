@@ -11,6 +11,7 @@
 //! | [`objects`] | the ConfigMaps and Secrets that the node's pods refer to |
 //! | [`configuration`] | from a pod's words to those of CRI: sandbox, container, environment, security |
 //! | [`server`] | logs, exec, attach, port-forward, figures over TLS |
+//! | [`tls`] | by which certificates the server and its clients know each other |
 //!
 //! Invariants: a pod's worker is the only one that touches its sandbox, containers and volumes; changes come as events of
 //! the API, the runtime, a probe or a timer, never by looking in turns; a pod's phase never goes back.
@@ -22,6 +23,7 @@ mod fakes;
 pub mod objects;
 pub mod server;
 pub mod settings;
+pub mod tls;
 pub mod volumes;
 
 pub use agent::run;
