@@ -277,16 +277,17 @@ pub fn orphans(namespace: &str) -> String {
     format!("orphans in {namespace}")
 }
 
-/// All informers of a process, one per kind, under one identity. They stop with the token.
+/// All informers of a process, one per kind, under one identity. They stop with the token. Clones are the same.
+#[derive(Clone)]
 pub struct Informers {
     client: Client,
     stop: CancellationToken,
-    started: Mutex<HashMap<TypeId, Box<dyn Any + Send + Sync>>>,
+    started: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send + Sync>>>>,
 }
 
 impl Informers {
     pub fn new(client: Client, stop: CancellationToken) -> Self {
-        Self { client, stop, started: Mutex::default() }
+        Self { client, stop, started: Arc::default() }
     }
 
     /// The informer of a kind, started if this is the first who asks.

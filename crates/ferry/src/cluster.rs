@@ -1,14 +1,16 @@
 //! The only place where components are wired together.
 
-mod controllers;
+mod access;
+mod components;
+mod further_nodes;
 
 use std::{
     fs, io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    path::{Path, PathBuf},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
     pin::pin,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow};
@@ -17,11 +19,11 @@ use api_server::{
     authentication::{self, token_secrets},
     authorization::configuration::Configuration,
     certificates::{self, Signing},
+    context::User,
     encryption,
     serving::{
         self, ServerCertificate,
-        authority::{Authority, Names, RENEW_AFTER},
-        kubeconfig,
+        authority::{Authority, Names},
     },
     streaming::Agents,
 };
@@ -30,26 +32,32 @@ use storage_embedded::EmbeddedStore;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::oneshot,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::running::Running;
+use self::{
+    access::{AdminAccess, remember, renew, server_names},
+    components::Components,
+    further_nodes::FurtherNodes,
+};
+pub use self::{
+    access::{host_name, outward_address, traces_file},
+    further_nodes::{folders as folders_of_further_nodes, remove as remove_further_node},
+};
+use crate::{node, running::Running};
 
 /// The parts of a cluster that `--disable` can leave out.
 pub const COMPONENTS: &[&str] = &["controllers", "scheduler", "node", "dns", "proxy"];
-/// The first address of the service network, which the `kubernetes` Service has.
-const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
-/// An address that is nowhere near: one of those for documentation.
-const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 /// How long the past can be read from an etcd, as from the embedded store.
 const HISTORY: Duration = Duration::from_secs(300);
 /// After how long it is told that the store does not answer.
 const TELL_AFTER: Duration = Duration::from_secs(2);
-/// How often it is looked whether certificates are due for renewal.
-const LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// How long open requests may take to finish when the server stops.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// Where the name server listens on its node.
+const DNS_PORT: u16 = 10053;
 
 pub struct Settings {
     pub data_dir: PathBuf,
@@ -59,12 +67,25 @@ pub struct Settings {
     pub authentication: authentication::Settings,
     /// Whether the controllers run in this process.
     pub controllers: bool,
+    pub scheduler: bool,
+    /// The node of this process, if it has one.
+    pub node: Option<NodeChoice>,
     pub encryption: EncryptionChoice,
     pub audit: Option<api_server::audit::Settings>,
     pub limits: api_server::fairness::Limits,
     /// Who decides about requests.
     pub authorization: Configuration,
     pub admission: api_server::admission::Settings,
+}
+
+/// A node in the process of the API server, and how many more there are on this machine.
+#[derive(Clone)]
+pub struct NodeChoice {
+    pub name: String,
+    pub address: IpAddr,
+    pub further: usize,
+    pub dns: bool,
+    pub proxy: bool,
 }
 
 /// Where it is written down what is encrypted at rest.
@@ -80,30 +101,28 @@ pub enum StoreChoice {
     Etcd(storage_etcd::Options),
 }
 
-/// The file that names what the cluster has made outside of its data folder, a path per line.
-pub fn traces_file(data_dir: &Path) -> PathBuf {
-    data_dir.join("traces")
-}
-
 /// Runs a cluster until it is told to stop.
 pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let started = Instant::now();
     fs::create_dir_all(&settings.data_dir)
         .with_context(|| format!("cannot make the data folder {}", settings.data_dir.display()))?;
     let _running = Running::begin(&settings.data_dir)?;
-    let listener = listen(settings.address).await?;
-    let address = reached_at(listener.local_addr()?);
+    let listeners = listen_on_all(&settings).await?;
+    let address = reached_at(listeners[0].local_addr()?);
     let store = Opened::open(&settings)?;
     let (encrypted, rules) = encrypt(store.store.clone(), &settings)?;
 
     let authority = Arc::new(Authority::open(&settings.data_dir.join("pki"))?);
-    let names = server_names(settings.address.ip());
+    let bound: Vec<IpAddr> = listeners.iter().filter_map(|l| Some(l.local_addr().ok()?.ip())).collect();
+    let names = server_names(&bound);
     let certificate = Arc::new(ServerCertificate::new(&authority, &names)?);
     let tls = Arc::new(serving::server_config(certificate.clone())?);
-    let admin = AdminAccess { kubeconfig: settings.kubeconfig, address };
+    let mut certificates = vec![(certificate, names)];
+    let admin = AdminAccess { kubeconfig: settings.kubeconfig.clone(), address };
     remember(&settings.data_dir, &admin.kubeconfig)?;
     admin.write(&authority)?;
 
+    let place = Place { data_dir: settings.data_dir.clone(), kubeconfig: settings.kubeconfig, port: address.port() };
     let mut authentication = settings.authentication;
     authentication.client_authorities.push(authority.certificate()?);
     let agents = Arc::new(Agents::new(&authority)?);
@@ -115,40 +134,172 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         limits: settings.limits,
         admission: settings.admission,
         counts_quotas: settings.controllers,
+        advertise: settings.node.as_ref().map(|node| SocketAddr::new(node.address, address.port())),
         ..api_server::Settings::new(address.to_string())
     };
     let server = store.awaited(Server::start(encrypted.clone(), api)).await.context("cannot start the API server")?;
-    let (stop, stop_controllers) = (CancellationToken::new(), CancellationToken::new());
-    let serving = tokio::spawn(serving::serve(listener, tls, server.clone(), stop.clone(), STOP_WITHIN));
+    let (stop, stop_components) = (CancellationToken::new(), CancellationToken::new());
+    let serving: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| tokio::spawn(serving::serve(listener, tls.clone(), server.clone(), stop.clone(), STOP_WITHIN)))
+        .collect();
+    say(&format!("API ready on https://{address} after {} ms", started.elapsed().as_millis()));
+
+    let shared = matches!(settings.store, StoreChoice::Etcd(_));
+    let components = Components::new(server.clone(), shared, stop_components.clone());
     let mut running = Vec::new();
     if settings.controllers {
         let authority_pem = authority.certificate_pem().to_owned();
         tokio::spawn(certificates::run(server.clone(), Signing::new(authority.clone())));
         tokio::spawn(token_secrets::run(server.clone(), authority_pem.clone()));
-        let shared = matches!(settings.store, StoreChoice::Etcd(_));
-        running.push(tokio::spawn(controllers::run(server.clone(), authority_pem, shared, stop_controllers.clone())));
+        running.push(tokio::spawn(components.clone().controllers(authority_pem)));
     }
-    say(&format!("API ready on https://{address} after {} ms", started.elapsed().as_millis()));
-    say(&format!("try: kubectl --kubeconfig {} get namespaces", admin.kubeconfig.display()));
-    let renewal = tokio::spawn(renew(authority, certificate, agents, names, admin));
+    if settings.scheduler {
+        running.push(tokio::spawn(components.clone().scheduler()));
+    }
+    let mut node = None;
+    if let Some(choice) = &settings.node {
+        if choice.dns {
+            let listen = SocketAddr::new(choice.address, DNS_PORT);
+            running.push(tokio::spawn(components.clone().name_server(listen)));
+        }
+        let begun = OwnNode::begin(choice, &settings.data_dir, &authority, &components)?;
+        certificates.push((begun.certificate.clone(), begun.names.clone()));
+        node = Some(begun);
+    }
+    let renewal = tokio::spawn(renew(authority.clone(), certificates, agents, admin));
     let rewriting = tokio::spawn(encryption::keep(encrypted, rules, settings.encryption.reload));
+    let mut further = FurtherNodes::default();
+    let ended = tokio::select! {
+        told = told_to_stop() => told,
+        failed = watch_over(&mut node, &mut further, &place, &authority, started) => failed,
+    };
 
-    told_to_stop().await?;
     say("stopping");
-    stop_controllers.cancel();
+    stop_components.cancel();
+    further.stop(STOP_WITHIN).await;
+    if let Some(node) = node {
+        node.stop().await;
+    }
     for component in running {
         // A lease is given back through the server, which therefore stops last.
         let _ = timeout(STOP_WITHIN, component).await;
     }
     server.drain();
     stop.cancel();
-    serving.await.context("the API server did not stop in order")?;
+    for listener in serving {
+        listener.await.context("the API server did not stop in order")?;
+    }
     if let Some(audit) = &server.audit {
         audit.flush().await;
     }
     renewal.abort();
     rewriting.abort();
-    store.close().await
+    store.close().await?;
+    ended
+}
+
+/// Where this cluster is to be found.
+struct Place {
+    data_dir: PathBuf,
+    kubeconfig: PathBuf,
+    port: u16,
+}
+
+/// Tells when the nodes are ready, and what to try then. It returns only if one fails.
+async fn watch_over(
+    node: &mut Option<OwnNode>,
+    further: &mut FurtherNodes,
+    place: &Place,
+    authority: &Authority,
+    started: Instant,
+) -> anyhow::Result<()> {
+    let kubectl = format!("kubectl --kubeconfig {}", place.kubeconfig.display());
+    let Some(node) = node else {
+        say(&format!("try: {kubectl} get namespaces"));
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        Ok(()) = &mut node.ready => {}
+        failed = &mut node.running => return failed.context("the node has ended")?.context("the node cannot run"),
+    }
+    say(&format!("node {} is Ready after {} ms", node.choice.name, started.elapsed().as_millis()));
+    let api = SocketAddr::new(node.choice.address, place.port);
+    further.start(&place.data_dir, &node.choice, authority, api).await?;
+    say(&format!(
+        "try: {kubectl} create deployment web --image ferry.local/toolbox -- httpd\n     {kubectl} get pods --all-namespaces"
+    ));
+    tokio::select! {
+        failed = &mut node.running => failed.context("the node has ended")?.context("the node cannot go on"),
+        failed = further.ended() => failed,
+    }
+}
+
+/// The node that shares this process. It has threads of its own, so that work for containers and requests to the API do not
+/// wait for each other.
+struct OwnNode {
+    choice: NodeChoice,
+    certificate: Arc<ServerCertificate>,
+    names: Names,
+    ready: oneshot::Receiver<()>,
+    running: tokio::task::JoinHandle<anyhow::Result<()>>,
+    threads: tokio::runtime::Runtime,
+}
+
+impl OwnNode {
+    fn begin(
+        choice: &NodeChoice,
+        data_dir: &std::path::Path,
+        authority: &Authority,
+        components: &Components,
+    ) -> anyhow::Result<Self> {
+        let names = node::names(&choice.name, choice.address);
+        let certificate = Arc::new(ServerCertificate::new(authority, &names)?);
+        let tls = node_agent::tls::server_config(certificate.clone(), authority.certificate()?)?;
+        let user = User {
+            name: format!("system:node:{}", choice.name),
+            groups: vec!["system:nodes".into(), "system:authenticated".into()],
+            ..User::default()
+        };
+        let settings = node::Settings {
+            name: choice.name.clone(),
+            address: choice.address,
+            folder: data_dir.to_owned(),
+            tls: Arc::new(tls),
+            client: components.client(user, "kubelet"),
+            informers: components.informers.clone(),
+            proxy: choice.proxy,
+        };
+        let threads = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("node")
+            .enable_all()
+            .build()
+            .context("cannot start the node's threads")?;
+        let (tell, ready) = oneshot::channel();
+        let running = threads.spawn(node::run(settings, tell, components.stop.clone()));
+        Ok(Self { choice: choice.clone(), certificate, names, ready, running, threads })
+    }
+
+    async fn stop(self) {
+        if !self.running.is_finished() && timeout(STOP_WITHIN, self.running).await.is_err() {
+            tracing::warn!("the node did not stop in order");
+        }
+        self.threads.shutdown_background();
+    }
+}
+
+/// The API listens where it was told to, and where pods and other nodes reach it.
+async fn listen_on_all(settings: &Settings) -> anyhow::Result<Vec<TcpListener>> {
+    let mut listeners = vec![listen(settings.address).await?];
+    let bound = listeners[0].local_addr()?;
+    if let Some(node) = &settings.node
+        && !bound.ip().is_unspecified()
+        && bound.ip() != node.address
+    {
+        listeners.push(listen(SocketAddr::new(node.address, bound.port())).await?);
+    }
+    Ok(listeners)
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -171,64 +322,6 @@ fn reached_at(address: SocketAddr) -> SocketAddr {
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
     (loopback, address.port()).into()
-}
-
-/// How the person who started the cluster administers it.
-struct AdminAccess {
-    kubeconfig: PathBuf,
-    address: SocketAddr,
-}
-
-impl AdminAccess {
-    fn write(&self, authority: &Authority) -> anyhow::Result<()> {
-        kubeconfig::write_admin(&self.kubeconfig, authority, self.address).context("cannot write the kubeconfig")
-    }
-}
-
-/// Notes a file outside of the data folder before it is made, so that removing the cluster removes it too. A kubeconfig
-/// that somebody else has made stays as it is: it may be the only way into another cluster.
-fn remember(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
-    let (folder, file) = (std::path::absolute(data_dir)?, std::path::absolute(file)?);
-    let path = traces_file(data_dir);
-    let known = fs::read_to_string(&path).unwrap_or_default();
-    let line = file.display().to_string();
-    if file.starts_with(folder) || known.lines().any(|known| known == line) {
-        return Ok(());
-    }
-    anyhow::ensure!(
-        kubeconfig::is_ours(&file),
-        "{line} exists, and ferry did not write it\nhint: name another file with --kubeconfig, or move that one away"
-    );
-    fs::write(&path, format!("{known}{line}\n")).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Keeps all certificates young for as long as the server runs.
-async fn renew(
-    authority: Arc<Authority>,
-    certificate: Arc<ServerCertificate>,
-    agents: Arc<Agents>,
-    names: Names,
-    admin: AdminAccess,
-) {
-    let mut made = SystemTime::now();
-    loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        // By the calendar: timers stand still while a machine is suspended.
-        if made.elapsed().unwrap_or_default() < RENEW_AFTER {
-            continue;
-        }
-        let renewed = certificate
-            .renew(&authority, &names)
-            .and_then(|()| agents.renew(&authority))
-            .map_err(anyhow::Error::from)
-            .and_then(|()| admin.write(&authority));
-        match renewed {
-            Ok(()) => made = SystemTime::now(),
-            Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "cannot renew the certificates; trying again soon")
-            }
-        }
-    }
 }
 
 /// The store with its values encrypted, and the file that says which.
@@ -287,39 +380,8 @@ impl Opened {
     }
 }
 
-fn server_names(address: IpAddr) -> Names {
-    let mut dns: Vec<String> = [
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local",
-        "localhost",
-    ]
-    .map(String::from)
-    .to_vec();
-    dns.extend(host_name());
-    let mut addresses = vec![Ipv4Addr::LOCALHOST.into(), SERVICE_ADDRESS];
-    if address.is_unspecified() {
-        addresses.push(Ipv6Addr::LOCALHOST.into());
-        addresses.extend(outward_address());
-    } else if !addresses.contains(&address) {
-        addresses.push(address);
-    }
-    Names { dns, addresses }
-}
-
-/// The address by which this machine speaks to others. Nothing is sent to find out.
-fn outward_address() -> Option<IpAddr> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    socket.connect(ELSEWHERE).ok()?;
-    Some(socket.local_addr().ok()?.ip())
-}
-
-fn host_name() -> Option<String> {
-    fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
-}
-
-async fn told_to_stop() -> anyhow::Result<()> {
+/// Waits for Ctrl-C or a signal to stop.
+pub async fn told_to_stop() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         result = tokio::signal::ctrl_c() => result?,

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod commands;
+mod node;
 mod running;
 
 use std::process::ExitCode;

@@ -11,7 +11,10 @@ use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::up::default_data_dir;
-use crate::{cluster::traces_file, running};
+use crate::{
+    cluster::{self, traces_file},
+    node, running,
+};
 
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -20,7 +23,7 @@ pub struct Down {
     /// The cluster's data folder
     #[arg(long, value_name = "FOLDER", default_value_os_t = default_data_dir())]
     data_dir: PathBuf,
-    /// Remove the data folder too, and the kubeconfig wherever it is
+    /// Remove every trace: pods, networks, the data folder, and the kubeconfig wherever it is
     #[arg(long)]
     purge: bool,
 }
@@ -31,12 +34,16 @@ impl Down {
             Some(pid) => stop(pid)?,
             None => eprintln!("no cluster is running in {}", self.data_dir.display()),
         }
-        if self.purge && self.data_dir.exists() {
+        if !self.purge {
+            return stop_pods(&self.data_dir);
+        }
+        if self.data_dir.exists() {
             anyhow::ensure!(
                 is_data_dir(&self.data_dir),
                 "{} does not look like a data folder of ferry, so it is left alone\nhint: name the right one with --data-dir",
                 self.data_dir.display()
             );
+            remove_nodes(&self.data_dir)?;
             for trace in fs::read_to_string(traces_file(&self.data_dir)).unwrap_or_default().lines() {
                 remove_file(Path::new(trace))?;
             }
@@ -45,6 +52,39 @@ impl Down {
         }
         Ok(())
     }
+}
+
+/// Each node's name and folder; the first one, which has no name here, shares the cluster's folder.
+fn nodes(data_dir: &Path) -> Vec<(Option<String>, PathBuf)> {
+    let further = cluster::folders_of_further_nodes(data_dir).into_iter().map(|(name, folder)| (Some(name), folder));
+    [(None, data_dir.to_owned())].into_iter().chain(further).collect()
+}
+
+/// Ends the processes of all pods. They start again with the cluster.
+fn stop_pods(data_dir: &Path) -> anyhow::Result<()> {
+    run(async {
+        for (_, folder) in nodes(data_dir) {
+            node::stop_pods(&folder).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Removes what nodes have made outside of the data folder.
+fn remove_nodes(data_dir: &Path) -> anyhow::Result<()> {
+    run(async {
+        for (name, folder) in nodes(data_dir) {
+            node::purge(&folder).await?;
+            if let Some(name) = name {
+                cluster::remove_further_node(data_dir, &name).await?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn run(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 fn stop(pid: Pid) -> anyhow::Result<()> {

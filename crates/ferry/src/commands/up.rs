@@ -10,15 +10,27 @@ use api_server::{admission, fairness::Limits};
 use clap::Args;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
-use crate::cluster::{self, EncryptionChoice, Settings, StoreChoice};
+use crate::{
+    cluster::{self, EncryptionChoice, NodeChoice, Settings, StoreChoice},
+    node,
+};
 
 #[derive(Args)]
 // Some flags have long names, which would leave no room for what they do.
 #[command(next_line_help = true)]
 pub struct Up {
-    /// Run the API server only, without a node
+    /// Run the API server, controllers and scheduler only, without a node
     #[arg(long)]
     control_plane_only: bool,
+    /// How many nodes the cluster has on this machine; each further one is a process in a network of its own
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    nodes: usize,
+    /// The name of the node [default: the machine's]
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
+    /// The address of the node, by which pods reach the API [default: the one by which this machine reaches others]
+    #[arg(long, value_name = "ADDRESS")]
+    node_ip: Option<IpAddr>,
     /// Where the cluster keeps its state
     #[arg(long, value_name = "FOLDER", default_value_os_t = default_data_dir())]
     data_dir: PathBuf,
@@ -76,9 +88,7 @@ impl Up {
                 cluster::COMPONENTS.join(", ")
             );
         }
-        if !self.control_plane_only && !self.disable.iter().any(|name| name == "node") {
-            eprintln!("this version has no node yet: objects are stored, but no pod runs");
-        }
+        let node = self.node()?;
         let store = if self.store == "embedded" {
             StoreChoice::Embedded
         } else {
@@ -91,7 +101,9 @@ impl Up {
             self.admission_control_config_file.as_deref(),
         )?;
         let settings = Settings {
-            controllers: !self.disable.iter().any(|name| name == "controllers"),
+            controllers: self.has("controllers"),
+            scheduler: self.has("scheduler"),
+            node,
             authentication: self.authentication.settings(&self.data_dir)?,
             admission,
             kubeconfig: self.kubeconfig.unwrap_or_else(|| self.data_dir.join("kubeconfig.yaml")),
@@ -120,8 +132,33 @@ impl Up {
     }
 }
 
+impl Up {
+    fn has(&self, component: &str) -> bool {
+        !self.disable.iter().any(|name| name == component)
+    }
+
+    /// The node of this process, unless there is to be none.
+    fn node(&self) -> anyhow::Result<Option<NodeChoice>> {
+        if self.control_plane_only || !self.has("node") || self.nodes == 0 {
+            return Ok(None);
+        }
+        node::requirements::check()?;
+        let name = self.node_name.clone().or_else(cluster::host_name).context("this machine has no name")?;
+        let address = self.node_ip.or_else(cluster::outward_address);
+        let address =
+            address.context("this machine has no address that pods could reach\nhint: name one with --node-ip")?;
+        Ok(Some(NodeChoice {
+            name: name.to_lowercase(),
+            address,
+            further: self.nodes - 1,
+            dns: self.has("dns"),
+            proxy: self.has("proxy"),
+        }))
+    }
+}
+
 /// Every connection takes a file descriptor, and the 1,024 that a shell hands on are soon used up: as many as may be.
-fn raise_file_limit() {
+pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     // Up to the hard limit this is always allowed; if it fails all the same, there are just fewer connections.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -1,0 +1,123 @@
+//! Further nodes on this machine: each a process of its own in a network namespace that stands for its machine.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::Context;
+use api_server::serving::{authority::Authority, kubeconfig};
+use futures::{FutureExt, future::select_all};
+use network::hosts;
+use rustix::{
+    process::{Pid, Signal, kill_process, set_parent_process_death_signal},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
+use tokio::process::{Child, Command};
+
+use super::{NodeChoice, say};
+use crate::{commands::agent::Files, node};
+
+/// The processes of further nodes.
+#[derive(Default)]
+pub struct FurtherNodes {
+    running: Vec<(String, Child)>,
+}
+
+impl FurtherNodes {
+    /// Starts those that are wanted beside the node `first`; they reach the API at `api`.
+    pub async fn start(
+        &mut self,
+        data_dir: &Path,
+        first: &NodeChoice,
+        authority: &Authority,
+        api: SocketAddr,
+    ) -> anyhow::Result<()> {
+        for number in 2..2 + first.further {
+            let name = format!("{}-{number}", first.name);
+            let folder = data_dir.join("nodes").join(&name);
+            fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            let host = hosts::ensure(&cluster(data_dir)?, &name).await?;
+            let files = Files::of(&folder);
+            kubeconfig::write(&files.kubeconfig, authority, api, &format!("system:node:{name}"), "system:nodes")?;
+            kubeconfig::write(&files.proxy_kubeconfig, authority, api, "system:kube-proxy", "system:kube-proxy")?;
+            files.write_certificate(authority, &node::names(&name, host.address))?;
+            let child = spawn(&host, &folder, first.proxy).with_context(|| format!("cannot start the node {name}"))?;
+            say(&format!("node {name} has the address {}", host.address));
+            self.running.push((name, child));
+        }
+        Ok(())
+    }
+
+    /// Waits until one ends that nobody told to.
+    pub async fn ended(&mut self) -> anyhow::Result<()> {
+        if self.running.is_empty() {
+            return std::future::pending().await;
+        }
+        let waiting = self.running.iter_mut().map(|(name, child)| {
+            async move {
+                let status = child.wait().await;
+                (name.clone(), status)
+            }
+            .boxed()
+        });
+        let ((name, status), ..) = select_all(waiting).await;
+        anyhow::bail!("the node {name} has ended: {}", status?)
+    }
+
+    /// Tells all to stop and waits for them; their pods go on.
+    pub async fn stop(&mut self, within: Duration) {
+        for (_, child) in &self.running {
+            if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        for (name, child) in &mut self.running {
+            if tokio::time::timeout(within, child.wait()).await.is_err() {
+                tracing::warn!(node = name, "the node did not stop in order");
+                let _ = child.kill().await;
+            }
+        }
+    }
+}
+
+/// The node's process, in the network of its host. It ends with this one.
+fn spawn(host: &hosts::Host, folder: &Path, proxy: bool) -> anyhow::Result<Child> {
+    let network = fs::File::open(&host.netns).with_context(|| format!("cannot open {}", host.netns.display()))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("agent").arg("--name").arg(&host.name).arg("--address").arg(host.address.to_string());
+    command.arg("--data-dir").arg(folder).stdin(Stdio::null()).kill_on_drop(true);
+    if !proxy {
+        command.args(["--disable", "proxy"]);
+    }
+    // SAFETY: between fork and exec only two system calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
+            set_parent_process_death_signal(Some(Signal::TERM))?;
+            Ok(())
+        });
+    }
+    Ok(command.spawn()?)
+}
+
+/// The folders of all further nodes that there have been, by their names.
+pub fn folders(data_dir: &Path) -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(data_dir.join("nodes")).into_iter().flatten().flatten();
+    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect()
+}
+
+/// Removes the host of a further node.
+pub async fn remove(data_dir: &Path, name: &str) -> anyhow::Result<()> {
+    Ok(hosts::remove(&cluster(data_dir)?, name).await?)
+}
+
+/// A short name for the cluster of a data folder, unlike that of others on this machine.
+fn cluster(data_dir: &Path) -> anyhow::Result<String> {
+    let folder = std::path::absolute(data_dir)?;
+    Ok(node::short_name(&folder))
+}

@@ -1,0 +1,171 @@
+//! A node: container runtime, pod network, agent and service proxy, brought together. The same for the node that shares its
+//! process with the API server and for one that is a process of its own.
+
+mod pod_network;
+pub mod requirements;
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::Context;
+use api_server::serving::authority::Names;
+use container_runtime::Runtime;
+use controller_runtime::{Informer, Informers, SystemClock};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use rustls::ServerConfig;
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use pod_network::NodeNetwork;
+
+/// The block that all pods of a cluster have their addresses from.
+pub const CLUSTER_CIDR: &str = "10.244.0.0/16";
+/// Where pods ask for names.
+pub const CLUSTER_DNS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10));
+pub const DOMAIN: &str = "cluster.local";
+/// Where the agents of nodes listen.
+pub const AGENT_PORT: u16 = 10250;
+/// How many pods a node takes.
+const MAX_PODS: u32 = 110;
+
+/// What a node is told at its start.
+pub struct Settings {
+    pub name: String,
+    /// By which pods and other nodes reach it.
+    pub address: IpAddr,
+    /// Where it keeps images, containers, volumes and its network's state.
+    pub folder: PathBuf,
+    pub tls: Arc<ServerConfig>,
+    /// Acts as `system:node:<name>`.
+    pub client: Client,
+    /// What the service proxy and the routes are made from.
+    pub informers: Informers,
+    /// Whether Services are in this node's kernel.
+    pub proxy: bool,
+}
+
+/// Runs the node until it is told to stop; its pods go on after that. `ready` is told when pods can run.
+pub async fn run(settings: Settings, ready: oneshot::Sender<()>, stop: CancellationToken) -> anyhow::Result<()> {
+    let network = Arc::new(NodeNetwork::open(&settings.folder).await?);
+    let runtime = Runtime::open(runtime_settings(&settings.folder)?, network.clone()).await;
+    let runtime = runtime.context("cannot start the container runtime")?;
+    let own = Informer::<Node>::start(
+        Api::all(settings.client.clone()),
+        Some(format!("metadata.name={}", settings.name)),
+        |node| node.metadata.managed_fields = None,
+        stop.clone(),
+    );
+    tell_when_ready(&own, ready);
+
+    let agent = node_agent::Settings {
+        node_name: settings.name.clone(),
+        addresses: vec![settings.address],
+        root: settings.folder.join("agent"),
+        port: AGENT_PORT,
+        tls: settings.tls,
+        client: settings.client,
+        runtime: Arc::new(runtime.clone()),
+        images: Arc::new(runtime.clone()),
+        network: network.state(),
+        cluster_dns: vec![CLUSTER_DNS],
+        cluster_domain: DOMAIN.into(),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        max_pods: MAX_PODS,
+        clock: Arc::new(SystemClock),
+    };
+    let proxy = network::proxy::Setting {
+        informers: settings.informers.clone(),
+        node_name: settings.name.clone(),
+        node_addresses: vec![settings.address],
+        cluster_cidr: CLUSTER_CIDR.into(),
+    };
+    let routes = network::routes::run(settings.informers, settings.name, stop.clone());
+    let services = async {
+        if settings.proxy {
+            network::proxy::run(proxy, stop.clone()).await;
+        }
+    };
+    tokio::join!(network.follow(&own, &stop), node_agent::run(agent, stop.clone()), routes, services);
+    Ok(())
+}
+
+/// Says once that the node is Ready.
+fn tell_when_ready(own: &Informer<Node>, ready: oneshot::Sender<()>) {
+    let ready = std::sync::Mutex::new(Some(ready));
+    own.on_change(move |change| {
+        let conditions = change.object().status.as_ref().and_then(|status| status.conditions.as_ref());
+        let is_ready = |all: &Vec<k8s_openapi::api::core::v1::NodeCondition>| {
+            all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        };
+        if conditions.is_some_and(is_ready)
+            && let Ok(mut ready) = ready.lock()
+            && let Some(ready) = ready.take()
+        {
+            // Whoever waited may have given up.
+            let _ = ready.send(());
+        }
+    });
+}
+
+/// Whom the certificate of a node's agent is for.
+pub fn names(name: &str, address: IpAddr) -> Names {
+    Names { dns: vec![name.to_owned(), "localhost".into()], addresses: vec![address, Ipv4Addr::LOCALHOST.into()] }
+}
+
+/// The groups of processes are named by the folder, so that several nodes on one machine do not share them.
+fn runtime_settings(folder: &Path) -> anyhow::Result<container_runtime::Settings> {
+    let folder = std::path::absolute(folder)?;
+    let cgroup = format!("/ferry-{}", short_name(&folder));
+    Ok(container_runtime::Settings { cgroup, ..container_runtime::Settings::new(folder.join("runtime")) })
+}
+
+/// A name of eight letters for a folder (FNV-1a), unlike those of others on this machine.
+pub fn short_name(folder: &Path) -> String {
+    let bytes = folder.as_os_str().as_encoded_bytes();
+    let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    format!("{hash:08x}")
+}
+
+/// Ends the processes of all pods of a node whose process has stopped. They start again when the node does.
+pub async fn stop_pods(folder: &Path) -> anyhow::Result<()> {
+    use container_runtime::services::{PodSandboxFilter, RuntimeService};
+    let Some(runtime) = left_runtime(folder).await? else { return Ok(()) };
+    for sandbox in runtime.list_pod_sandbox(&PodSandboxFilter::default()).await? {
+        runtime
+            .stop_pod_sandbox(&sandbox.id)
+            .await
+            .with_context(|| format!("cannot stop {}", sandbox.metadata.name))?;
+    }
+    Ok(())
+}
+
+/// Removes everything that a node whose process has stopped has made outside of its folder, and its pods.
+pub async fn purge(folder: &Path) -> anyhow::Result<()> {
+    if let Some(runtime) = left_runtime(folder).await? {
+        runtime.purge().await.context("cannot remove the pods")?;
+    }
+    NodeNetwork::open(folder).await?.purge().await?;
+    network::proxy::purge().await?;
+    network::routes::purge().await?;
+    Ok(())
+}
+
+/// The runtime of a node that ran before, if it did.
+async fn left_runtime(folder: &Path) -> anyhow::Result<Option<Runtime>> {
+    let settings = runtime_settings(folder)?;
+    if !settings.root.exists() {
+        return Ok(None);
+    }
+    let network = Arc::new(NodeNetwork::open(folder).await?);
+    let opened = Runtime::open(settings, network).await;
+    opened.context("cannot open the container runtime").map(Some)
+}
+
+/// Whether pods can be given a network, or why not yet.
+type NetworkState = watch::Receiver<Result<(), String>>;
