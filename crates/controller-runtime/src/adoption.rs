@@ -55,6 +55,23 @@ where
     O: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {
+    claim_keeping(owner, owners, objects, api, matches, wrote, None).await
+}
+
+/// The same for an owner that keeps its own by a finalizer: what is adopted gets it, what is released loses it.
+pub async fn claim_keeping<O, K>(
+    owner: &O,
+    owners: &Api<O>,
+    objects: Vec<Arc<K>>,
+    api: &Api<K>,
+    matches: impl Fn(&K) -> bool,
+    wrote: impl Fn(&K),
+    finalizer: Option<&str>,
+) -> Result<Vec<Arc<K>>, Error>
+where
+    O: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
     let (mut ours, mut may_adopt, mut problems) = (Vec::new(), None, Vec::new());
     for object in objects {
         let change = match judge(owner, &*object, matches(&object)) {
@@ -63,7 +80,7 @@ where
                 ours.push(object);
                 continue;
             }
-            Claim::ToRelease => release(owner, &*object),
+            Claim::ToRelease => release(owner, &*object, finalizer),
             Claim::ToAdopt => {
                 if may_adopt.is_none() {
                     may_adopt = Some(still_there(owner, owners).await);
@@ -73,7 +90,7 @@ where
                     problems.push(format!("can't adopt {kind} {key} ({}): {problem}", uid(&*object)));
                     continue;
                 }
-                adopt(owner, &*object)
+                adopt(owner, &*object, finalizer)
             }
         };
         let adopted = change["metadata"]["ownerReferences"][0]["controller"] == true;
@@ -111,8 +128,12 @@ where
 }
 
 /// A patch that makes `owner` the controller of an object, if it still has this uid.
-fn adopt<O: Resource<DynamicType = ()>, K: Resource>(owner: &O, object: &K) -> Value {
-    json!({"metadata": {"uid": uid(object), "ownerReferences": [controller_reference(owner)]}})
+fn adopt<O: Resource<DynamicType = ()>, K: Resource>(owner: &O, object: &K, finalizer: Option<&str>) -> Value {
+    let mut patch = json!({"metadata": {"uid": uid(object), "ownerReferences": [controller_reference(owner)]}});
+    if let Some(finalizer) = finalizer {
+        patch["metadata"]["finalizers"] = json!([finalizer]);
+    }
+    patch
 }
 
 /// What an object says of the owner that controls it.
@@ -128,8 +149,13 @@ pub fn controller_reference<O: Resource<DynamicType = ()>>(owner: &O) -> OwnerRe
 }
 
 /// A patch that takes `owner` off an object.
-fn release<O: Resource, K: Resource>(owner: &O, object: &K) -> Value {
-    json!({"metadata": {"uid": uid(object), "ownerReferences": [{"$patch": "delete", "uid": uid(owner)}]}})
+fn release<O: Resource, K: Resource>(owner: &O, object: &K, finalizer: Option<&str>) -> Value {
+    let gone = json!([{"$patch": "delete", "uid": uid(owner)}]);
+    let mut patch = json!({"metadata": {"uid": uid(object), "ownerReferences": gone}});
+    if let Some(finalizer) = finalizer {
+        patch["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+    }
+    patch
 }
 
 fn uid<K: Resource>(object: &K) -> &str {

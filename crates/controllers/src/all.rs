@@ -6,8 +6,8 @@ use futures::future::{BoxFuture, FutureExt, join_all};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Setting, deployment, endpoint_slice_mirroring, endpoint_slices, endpoints, garbage_collector, namespace, node_ipam,
-    replica_set, root_ca, service_accounts,
+    Setting, deployment, endpoint_slice_mirroring, endpoint_slices, endpoints, garbage_collector, job, namespace,
+    node_ipam, replica_set, root_ca, service_accounts,
 };
 
 /// Runs until it is told to stop.
@@ -25,6 +25,7 @@ pub const CONTROLLERS: &[(&str, Run)] = &[
     ("endpointslice-controller", |setting, stop| endpoint_slices::run(setting, stop).boxed()),
     ("endpointslice-mirroring-controller", |setting, stop| endpoint_slice_mirroring::run(setting, stop).boxed()),
     ("node-ipam-controller", |setting, stop| node_ipam::run(setting, stop).boxed()),
+    ("job-controller", |setting, stop| job::run(setting, stop).boxed()),
 ];
 
 /// Controllers of Kubernetes that run inside the API server here, because they are part of what it promises.
@@ -42,7 +43,6 @@ pub const MISSING: &[&str] = &[
     "replicationcontroller-controller",
     "pod-garbage-collector-controller",
     "daemonset-controller",
-    "job-controller",
     "horizontal-pod-autoscaler-controller",
     "disruption-controller",
     "statefulset-controller",

@@ -11,6 +11,7 @@ mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
 mod garbage_collector;
+mod job;
 mod namespace;
 mod node_ipam;
 mod owners;

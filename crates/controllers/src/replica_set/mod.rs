@@ -1,7 +1,7 @@
 //! ReplicaSets: as many pods of a template as were asked for.
 
 mod status;
-mod victims;
+pub mod victims;
 
 use std::{sync::Arc, time::Duration};
 

@@ -4,8 +4,10 @@ mod controllers;
 mod deployments;
 mod endpoints;
 mod informers;
+mod jobs;
 mod leader;
 mod node_ipam;
+mod nodes;
 mod replica_sets;
 
 use std::time::Duration;
