@@ -6,11 +6,29 @@
 //!
 //! It reaches the cluster through `controller-runtime` only; nothing here knows the API server.
 
+mod affinity;
+mod binding;
+mod cycle;
+mod framework;
+mod nominations;
+mod plugins;
+mod pod;
+mod queue;
+mod resources;
+mod scheduler;
+mod selection;
+mod snapshot;
+mod spreading;
+mod telling;
+
 use std::sync::Arc;
 
-use controller_runtime::{Clock, Informers};
+use controller_runtime::{Clock, Informers, events::Recorder};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
+
+use scheduler::Scheduler;
+use telling::Teller;
 
 /// How the scheduler reaches the cluster.
 pub struct Setting {
@@ -23,6 +41,11 @@ pub struct Setting {
 
 /// Schedules until it is told to stop.
 pub async fn run(setting: Setting, stop: CancellationToken) {
-    let _ = setting;
-    stop.cancelled().await;
+    let Setting { client, informers, clock } = setting;
+    let recorder = Recorder::new(client.clone(), scheduler::NAME, clock.clone());
+    let teller = Teller::new(client.clone(), recorder, clock);
+    let scheduler = Scheduler::new(Arc::new(plugins::all(client)), teller);
+    if stop.run_until_cancelled(scheduler.follow(&informers)).await.is_some() {
+        scheduler.run(stop).await;
+    }
 }

@@ -11,12 +11,12 @@ use crate::names;
 use crate::value::Fields;
 
 /// All requirements must hold. None select everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     key: Box<str>,
     operator: Operator,
@@ -79,9 +79,7 @@ impl LabelSelector {
             operator: Operator::Equals,
             values: Box::new([value.into()]),
         };
-        let mut requirements: Vec<Requirement> = labels.into_iter().map(requirement).collect();
-        requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Self { requirements }
+        labels.into_iter().map(requirement).collect()
     }
 
     pub fn is_everything(&self) -> bool {
@@ -110,6 +108,14 @@ impl LabelSelector {
     pub fn matches_object(&self, object: &Value) -> bool {
         let labels = crate::meta::Meta::of(object).labels();
         self.matches(|key| labels.get(key))
+    }
+}
+
+impl FromIterator<Requirement> for LabelSelector {
+    fn from_iter<I: IntoIterator<Item = Requirement>>(requirements: I) -> Self {
+        let mut requirements: Vec<Requirement> = requirements.into_iter().collect();
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Self { requirements }
     }
 }
 

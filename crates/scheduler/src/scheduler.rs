@@ -1,0 +1,258 @@
+//! The one task that knows what there is, decides what goes where, and hears what came of it.
+//!
+//! Informers and bindings tell it things through a channel; it takes all of them in before it tries the next pod. So a cycle sees
+//! everything that happened before it, and no event can slip past a pod that is being tried. A pod is in one of these
+//! places: in the queue, assumed on a node (its binding is on its way), or on a node.
+
+use std::{collections::HashMap, sync::Arc};
+
+use controller_runtime::{Change, Informers};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    binding,
+    cycle::{Cycles, Search},
+    framework::{BindError, Diagnosis, Event, Framework, NodeChange},
+    nominations::Nominations,
+    pod::{PodInfo, Shapes, is_finished, node_of},
+    queue::{Queue, Queued},
+    selection::Labels,
+    snapshot::Snapshot,
+    telling::{Nominated, Reason, Teller},
+};
+
+/// Pods that name another scheduler are left to it.
+pub const NAME: &str = "default-scheduler";
+/// Bindings on their way at once. More would only wait in the server.
+const MOST_BINDINGS: usize = 128;
+
+/// What the scheduler is told.
+pub enum Told {
+    Pod(Arc<Pod>),
+    PodGone(Arc<Pod>),
+    Node(Arc<Node>),
+    NodeGone(Arc<Node>),
+    Namespace(Arc<Namespace>),
+    NamespaceGone(Arc<Namespace>),
+    /// How the binding of a pod ended.
+    Bound(Arc<PodInfo>, Result<(), BindError>),
+}
+
+pub struct Scheduler {
+    framework: Arc<Framework>,
+    teller: Teller,
+    snapshot: Snapshot,
+    queue: Queue,
+    nominations: Nominations,
+    cycles: Cycles,
+    shapes: Shapes,
+    /// Pods whose binding was not seen yet, by uid, with their history in the queue.
+    assumed: HashMap<String, Queued>,
+    /// Bindings on their way.
+    bindings: usize,
+    told: UnboundedReceiver<Told>,
+    tell: UnboundedSender<Told>,
+}
+
+impl Scheduler {
+    pub fn new(framework: Arc<Framework>, teller: Teller) -> Self {
+        let (tell, told) = mpsc::unbounded_channel();
+        Self {
+            queue: Queue::new(framework.clone()),
+            framework,
+            teller,
+            snapshot: Snapshot::default(),
+            nominations: Nominations::default(),
+            cycles: Cycles::default(),
+            shapes: Shapes::default(),
+            assumed: HashMap::new(),
+            bindings: 0,
+            told,
+            tell,
+        }
+    }
+
+    /// Learns of the cluster, all of it at first.
+    pub async fn follow(&self, informers: &Informers) {
+        let (pods, nodes, namespaces) = (informers.of::<Pod>(), informers.of::<Node>(), informers.of::<Namespace>());
+        nodes.on_change(self.telling(Told::Node, Told::NodeGone));
+        namespaces.on_change(self.telling(Told::Namespace, Told::NamespaceGone));
+        pods.on_change(self.telling(Told::Pod, Told::PodGone));
+        tokio::join!(pods.synced(), nodes.synced(), namespaces.synced());
+    }
+
+    fn telling<K>(&self, applied: fn(Arc<K>) -> Told, gone: fn(Arc<K>) -> Told) -> impl Fn(&Change<K>) + use<K> {
+        let tell = self.tell.clone();
+        move |change| {
+            let told = match change {
+                Change::Applied { new, .. } => applied(new.clone()),
+                Change::Deleted(last) => gone(last.clone()),
+            };
+            // The scheduler has ended.
+            let _ = tell.send(told);
+        }
+    }
+
+    pub async fn run(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            while let Ok(told) = self.told.try_recv() {
+                self.hear(told);
+            }
+            let may_bind = self.bindings < MOST_BINDINGS;
+            if may_bind && let Some(queued) = self.queue.pop(Instant::now()) {
+                self.place(queued);
+                // Others on this thread have work to do as well.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let wakes = self.queue.next_change().filter(|_| may_bind);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                Some(told) = self.told.recv() => self.hear(told),
+                () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, told: Told) {
+        let now = Instant::now();
+        match told {
+            Told::Pod(pod) if is_finished(&pod) => self.pod_has_gone(&pod, now),
+            Told::Pod(pod) => match node_of(&pod).map(str::to_owned) {
+                Some(node) => self.pod_is_on(pod, &node, now),
+                None => self.pod_waits(pod, now),
+            },
+            Told::PodGone(pod) => self.pod_has_gone(&pod, now),
+            Told::Node(node) => self.node_is(node, now),
+            Told::NodeGone(node) => self.snapshot.remove_node(node.metadata.name.as_deref().unwrap_or_default()),
+            Told::Namespace(namespace) => {
+                let name = namespace.metadata.name.as_deref().unwrap_or_default();
+                let none = Labels::new();
+                self.snapshot.set_namespace(name, Some(namespace.metadata.labels.as_ref().unwrap_or(&none)));
+                self.queue.wake(&Event::NamespaceChanged, now);
+            }
+            Told::NamespaceGone(namespace) => {
+                self.snapshot.set_namespace(namespace.metadata.name.as_deref().unwrap_or_default(), None);
+            }
+            Told::Bound(pod, result) => self.binding_ended(&pod, result, now),
+        }
+    }
+
+    fn pod_is_on(&mut self, pod: Arc<Pod>, node: &str, now: Instant) {
+        let pod = Arc::new(PodInfo::new(pod, &mut self.shapes));
+        self.queue.remove(&pod.uid);
+        self.nominations.remove(&pod.uid);
+        let was_assumed = self.assumed.remove(&pod.uid).is_some();
+        let was = self.snapshot.pod(&pod.uid).filter(|_| !was_assumed);
+        self.snapshot.add_pod(pod.clone(), node);
+        match was {
+            None => self.queue.wake(&Event::PodAdded(&pod), now),
+            Some(was) if was.labels() != pod.labels() || !Arc::ptr_eq(&was.shape, &pod.shape) => {
+                self.queue.wake(&Event::PodChanged { old: &was, new: &pod }, now);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn pod_waits(&mut self, pod: Arc<Pod>, now: Instant) {
+        let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
+        if scheduler.is_some_and(|name| name != NAME) {
+            return;
+        }
+        if pod.metadata.deletion_timestamp.is_some() {
+            return self.pod_has_gone(&pod, now);
+        }
+        let pod = Arc::new(PodInfo::new(pod, &mut self.shapes));
+        if let Some(queued) = self.assumed.get_mut(&pod.uid) {
+            queued.pod = pod;
+            return;
+        }
+        // What was decided here lately counts more than what the status says already.
+        if self.nominations.node_of(&pod.uid).is_none() {
+            self.nominations.set(&pod, pod.nominated_node());
+        }
+        self.queue.set(pod, now);
+    }
+
+    fn pod_has_gone(&mut self, pod: &Pod, now: Instant) {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        self.queue.remove(uid);
+        self.assumed.remove(uid);
+        let nominated = self.nominations.remove(uid);
+        if let Some(gone) = self.snapshot.remove_pod(uid).or(nominated) {
+            self.queue.wake(&Event::PodRemoved(&gone), now);
+        }
+    }
+
+    fn node_is(&mut self, node: Arc<Node>, now: Instant) {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let old = self.snapshot.slot(name).and_then(|slot| self.snapshot.node(slot).node().cloned());
+        self.snapshot.set_node(node.clone());
+        match old {
+            None => self.queue.wake(&Event::NodeAdded(&node), now),
+            Some(old) => {
+                let what = NodeChange::between(&old, &node);
+                if what.is_any() {
+                    self.queue.wake(&Event::NodeChanged { old: &old, new: &node, what }, now);
+                }
+            }
+        }
+    }
+
+    /// Tries to find a node for a pod.
+    fn place(&mut self, queued: Queued) {
+        self.snapshot.refresh();
+        let pod = queued.pod.clone();
+        let search = Search {
+            framework: &self.framework,
+            snapshot: &self.snapshot,
+            nominations: &self.nominations,
+            pod: &pod,
+        };
+        match self.cycles.find(search) {
+            Ok(slot) => {
+                let node = self.snapshot.node(slot).name().to_owned();
+                self.assume(queued, node);
+            }
+            Err(diagnosis) => self.fits_nowhere(queued, diagnosis),
+        }
+    }
+
+    /// The pod counts as being on the node from now on; its binding begins.
+    fn assume(&mut self, queued: Queued, node: String) {
+        let pod = queued.pod.clone();
+        self.nominations.remove(&pod.uid);
+        self.snapshot.add_pod(pod.clone(), &node);
+        self.assumed.insert(pod.uid.clone(), queued);
+        self.bindings += 1;
+        let (framework, recorder, tell) = (self.framework.clone(), self.teller.recorder.clone(), self.tell.clone());
+        tokio::spawn(async move {
+            let result = binding::bind(&framework, &recorder, &pod, &node).await;
+            // The scheduler has ended.
+            let _ = tell.send(Told::Bound(pod, result));
+        });
+    }
+
+    fn fits_nowhere(&mut self, queued: Queued, diagnosis: Diagnosis) {
+        let pod = queued.pod.clone();
+        self.teller.tell(&pod, Reason::Unschedulable, &diagnosis.to_string(), &Nominated::Unchanged);
+        self.queue.misfit(queued, diagnosis.plugins(), Instant::now());
+    }
+
+    fn binding_ended(&mut self, pod: &PodInfo, result: Result<(), BindError>, now: Instant) {
+        self.bindings -= 1;
+        let Err(error) = result else { return };
+        // The pod has gone, or was seen on a node meanwhile.
+        let Some(queued) = self.assumed.remove(&pod.uid) else { return };
+        if let Some(gone) = self.snapshot.remove_pod(&pod.uid) {
+            self.queue.wake(&Event::PodRemoved(&gone), now);
+        }
+        self.teller.tell(&queued.pod, Reason::SchedulerError, &error.to_string(), &Nominated::Nowhere);
+        self.queue.failed(queued, now);
+    }
+}
