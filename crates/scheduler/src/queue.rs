@@ -19,7 +19,6 @@ use crate::{
     pod::PodInfo,
 };
 
-
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// When a pod is tried again although nothing happened that could help it.

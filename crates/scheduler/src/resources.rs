@@ -117,10 +117,8 @@ impl Requests {
         let Some(spec) = &pod.spec else { return Self::default() };
         let of_pod = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
         let for_pod = |name: &str| of_pod.is_some_and(|requests| requests.contains_key(name));
-        let unsaid = (
-            if for_pod("cpu") { 0 } else { UNSAID_MILLI_CPU },
-            if for_pod("memory") { 0 } else { UNSAID_MEMORY },
-        );
+        let unsaid =
+            (if for_pod("cpu") { 0 } else { UNSAID_MILLI_CPU }, if for_pod("memory") { 0 } else { UNSAID_MEMORY });
         let total = |unsaid: Option<(i64, i64)>| {
             let mut total = of_containers(spec, pod, unsaid);
             for (name, amount) in of_pod.into_iter().flatten() {

@@ -208,12 +208,8 @@ impl Scheduler {
     fn place(&mut self, queued: Queued) {
         self.snapshot.refresh();
         let pod = queued.pod.clone();
-        let search = Search {
-            framework: &self.framework,
-            snapshot: &self.snapshot,
-            nominations: &self.nominations,
-            pod: &pod,
-        };
+        let search =
+            Search { framework: &self.framework, snapshot: &self.snapshot, nominations: &self.nominations, pod: &pod };
         match self.cycles.find(search) {
             Ok(slot) => {
                 let node = self.snapshot.node(slot).name().to_owned();

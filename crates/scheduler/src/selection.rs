@@ -17,8 +17,9 @@ pub fn label_selector(selector: &meta::LabelSelector) -> Option<LabelSelector> {
     let exact = selector.match_labels.iter().flatten();
     let exact = exact.map(|(key, value)| requirement(key, "In", std::slice::from_ref(value)));
     let expressions = selector.match_expressions.iter().flatten();
-    let expressions = expressions
-        .map(|expression| requirement(&expression.key, &expression.operator, expression.values.as_deref().unwrap_or(&[])));
+    let expressions = expressions.map(|expression| {
+        requirement(&expression.key, &expression.operator, expression.values.as_deref().unwrap_or(&[]))
+    });
     exact.chain(expressions).collect()
 }
 
@@ -159,7 +160,12 @@ impl PodSelector {
     }
 
     /// Whether a pod with these labels in a namespace is meant. The namespace's own labels are asked for when they matter.
-    pub fn selects<'a>(&self, namespace: &str, labels: &Labels, of_namespace: impl FnOnce() -> Option<&'a Labels>) -> bool {
+    pub fn selects<'a>(
+        &self,
+        namespace: &str,
+        labels: &Labels,
+        of_namespace: impl FnOnce() -> Option<&'a Labels>,
+    ) -> bool {
         (self.namespaces.contains(namespace)
             || self.namespace_selector.as_ref().is_some_and(|selector| {
                 selector.is_everything() || of_namespace().is_some_and(|labels| selects(selector, labels))

@@ -75,7 +75,8 @@ impl Teller {
         });
         let mut status = serde_json::Map::new();
         if !is_said {
-            let since = known.filter(|known| known.status == "False").and_then(|known| known.last_transition_time.clone());
+            let since =
+                known.filter(|known| known.status == "False").and_then(|known| known.last_transition_time.clone());
             let condition = PodCondition {
                 type_: "PodScheduled".to_owned(),
                 status: "False".to_owned(),
@@ -89,7 +90,9 @@ impl Teller {
         }
         let was = pod.nominated_node();
         match nominated {
-            Nominated::At(node) if was != Some(node) => drop(status.insert("nominatedNodeName".to_owned(), json!(node))),
+            Nominated::At(node) if was != Some(node) => {
+                drop(status.insert("nominatedNodeName".to_owned(), json!(node)))
+            }
             Nominated::Nowhere if was.is_some() => drop(status.insert("nominatedNodeName".to_owned(), Value::Null)),
             _ => {}
         }

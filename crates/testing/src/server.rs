@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Trust};
 
+const CONTROLLERS: &str = "kube-controller-manager";
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 pub struct TestServer {
@@ -92,14 +93,29 @@ impl TestServer {
         let server = self.server.clone();
         let all = User::component("system:kube-controller-manager");
         let setting = controllers::Setting {
-            informers: Informers::new(in_process(&server, all), self.stop.child_token()),
-            client_of: Box::new(move |account| in_process(&server, User::service_account("kube-system", account))),
+            informers: Informers::new(in_process(&server, all, CONTROLLERS), self.stop.child_token()),
+            client_of: Box::new(move |account| {
+                in_process(&server, User::service_account("kube-system", account), CONTROLLERS)
+            }),
             clock: Arc::new(SystemClock),
             root_ca: self.authority().certificate_pem().to_owned(),
             several_servers: false,
             pod_blocks: controllers::PodBlocks::default(),
         };
         runtime.spawn(controllers::run(Arc::new(setting), self.stop.child_token()));
+    }
+
+    /// Runs the scheduler in the server's process until the server ends, or the token that is returned is cancelled.
+    pub fn run_scheduler(&self) -> CancellationToken {
+        let stop = self.stop.child_token();
+        if let Some(runtime) = &self.runtime {
+            let _inside = runtime.enter();
+            let client = in_process(&self.server, User::component("system:kube-scheduler"), "kube-scheduler");
+            let informers = Informers::new(client.clone(), stop.clone());
+            let setting = scheduler::Setting { client, informers, clock: Arc::new(SystemClock) };
+            runtime.spawn(scheduler::run(setting, stop.clone()));
+        }
+        stop
     }
 
     /// The server itself, for tests that come between it and a component in this process.
@@ -198,8 +214,8 @@ impl Drop for TestServer {
     }
 }
 
-fn in_process(server: &Arc<Server>, user: User) -> kube::Client {
-    transport::in_process(server.answers_to(user), "kube-controller-manager").expect("a client")
+fn in_process(server: &Arc<Server>, user: User, program: &str) -> kube::Client {
+    transport::in_process(server.answers_to(user), program).expect("a client")
 }
 
 fn runtime() -> Runtime {

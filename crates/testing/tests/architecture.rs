@@ -47,6 +47,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "storage-etcd",
             "controller-runtime",
             "controllers",
+            "scheduler",
         ],
     ),
     ("bench", &["object-model", "api", "storage", "storage-embedded", "storage-etcd"]),

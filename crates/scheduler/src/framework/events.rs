@@ -6,17 +6,26 @@ use crate::pod::PodInfo;
 
 pub enum Event<'a> {
     NodeAdded(&'a Node),
-    NodeChanged { old: &'a Node, new: &'a Node, what: NodeChange },
+    NodeChanged {
+        old: &'a Node,
+        new: &'a Node,
+        what: NodeChange,
+    },
     /// A pod has come to a node.
     PodAdded(&'a PodInfo),
     /// The labels or requests of a pod on a node have changed.
-    PodChanged { old: &'a PodInfo, new: &'a PodInfo },
+    PodChanged {
+        old: &'a PodInfo,
+        new: &'a PodInfo,
+    },
     /// A pod has gone from a node, or does not wait for the room any more that was made for it there.
     PodRemoved(&'a PodInfo),
     /// The labels of a namespace have changed, or it is new.
     NamespaceChanged,
     /// A claim of a namespace, or a volume, has changed.
-    VolumesChanged { namespace: Option<&'a str> },
+    VolumesChanged {
+        namespace: Option<&'a str>,
+    },
 }
 
 /// What has changed of a node. Heartbeats and the like change nothing.

@@ -33,8 +33,7 @@ impl Bind for DefaultBinder {
         };
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &pod.key.namespace);
         async move {
-            let _: Status =
-                pods.create_subresource("binding", &pod.key.name, &PostParams::default(), &binding).await?;
+            let _: Status = pods.create_subresource("binding", &pod.key.name, &PostParams::default(), &binding).await?;
             Ok(())
         }
         .boxed()

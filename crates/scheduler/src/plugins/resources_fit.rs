@@ -22,7 +22,9 @@ impl Plugin for NodeResourcesFit {
     fn helps(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
         match event {
             Event::NodeAdded(node) => would_fit(pod, node),
-            Event::NodeChanged { old, new, what } => what.allocatable && would_fit(pod, new) && offers_more(pod, old, new),
+            Event::NodeChanged { old, new, what } => {
+                what.allocatable && would_fit(pod, new) && offers_more(pod, old, new)
+            }
             Event::PodChanged { old, new } => {
                 let wanted = &pod.shape.requests.said;
                 old.shape.requests.said.more_of(wanted, &new.shape.requests.said)

@@ -9,6 +9,7 @@ mod leader;
 mod node_ipam;
 mod nodes;
 mod replica_sets;
+mod scheduling;
 
 use std::time::Duration;
 
