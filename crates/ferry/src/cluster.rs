@@ -46,7 +46,11 @@ pub use self::{
     access::{host_name, outward_address, traces_file},
     further_nodes::{folders as folders_of_further_nodes, remove as remove_further_node},
 };
-use crate::{node, running::Running};
+use crate::{
+    node,
+    progress::{self, say},
+    running::Running,
+};
 
 /// The parts of a cluster that `--disable` can leave out.
 pub const COMPONENTS: &[&str] = &["controllers", "scheduler", "node", "dns", "proxy"];
@@ -217,6 +221,7 @@ async fn watch_over(
     let kubectl = format!("kubectl --kubeconfig {}", place.kubeconfig.display());
     let Some(node) = node else {
         say(&format!("try: {kubectl} get namespaces"));
+        progress::up();
         return std::future::pending().await;
     };
     tokio::select! {
@@ -229,6 +234,7 @@ async fn watch_over(
     say(&format!(
         "try: {kubectl} create deployment web --image ferry.local/toolbox -- httpd\n     {kubectl} get pods --all-namespaces"
     ));
+    progress::up();
     tokio::select! {
         failed = &mut node.running => failed.context("the node has ended")?.context("the node cannot go on"),
         failed = further.ended() => failed,
@@ -388,9 +394,4 @@ pub async fn told_to_stop() -> anyhow::Result<()> {
         _ = terminate.recv() => {}
     }
     Ok(())
-}
-
-/// Tells the person at the terminal.
-fn say(text: &str) {
-    eprintln!("{text}");
 }

@@ -5,6 +5,7 @@
 mod cluster;
 mod commands;
 mod node;
+mod progress;
 mod running;
 
 use std::process::ExitCode;

@@ -19,8 +19,8 @@ use rustix::{
 };
 use tokio::process::{Child, Command};
 
-use super::{NodeChoice, say};
-use crate::{commands::agent::Files, node};
+use super::NodeChoice;
+use crate::{commands::agent::Files, node, progress::say};
 
 /// The processes of further nodes.
 #[derive(Default)]

@@ -3,6 +3,8 @@
 pub mod agent;
 mod audit;
 mod down;
+mod kubeconfig;
+mod status;
 mod up;
 
 use clap::Subcommand;
@@ -11,6 +13,10 @@ use clap::Subcommand;
 pub enum Command {
     /// Start a cluster and keep it running until Ctrl-C
     Up(Box<up::Up>),
+    /// Tell whether a cluster runs, and how it is
+    Status(status::Status),
+    /// Tell where the administrator's kubeconfig is
+    Kubeconfig(kubeconfig::Kubeconfig),
     /// Run a node of a cluster that runs elsewhere
     Agent(agent::Agent),
     /// Stop a cluster, and with --purge remove every trace of it
@@ -21,6 +27,8 @@ impl Command {
     pub fn run(self) -> anyhow::Result<()> {
         match self {
             Command::Up(up) => up.run(),
+            Command::Status(status) => status.run(),
+            Command::Kubeconfig(kubeconfig) => kubeconfig.run(),
             Command::Agent(agent) => agent.run(),
             Command::Down(down) => down.run(),
         }

@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use crate::{
     cluster::{self, EncryptionChoice, NodeChoice, Settings, StoreChoice},
-    node,
+    node, progress,
 };
 
 #[derive(Args)]
@@ -22,6 +22,9 @@ pub struct Up {
     /// Run the API server, controllers and scheduler only, without a node
     #[arg(long)]
     control_plane_only: bool,
+    /// Go on without the terminal as soon as the cluster is up
+    #[arg(long)]
+    detach: bool,
     /// How many nodes the cluster has on this machine; each further one is a process in a network of its own
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     nodes: usize,
@@ -89,6 +92,9 @@ impl Up {
             );
         }
         let node = self.node()?;
+        if self.detach {
+            return progress::detach(&self.data_dir.join("ferry.log"));
+        }
         let store = if self.store == "embedded" {
             StoreChoice::Embedded
         } else {
@@ -164,9 +170,12 @@ pub fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// In the folder for state of the system for root, of the user otherwise.
+/// The one that `FERRY_DATA_DIR` names, else in the folder for state: of the system for root, of the user otherwise.
 pub fn default_data_dir() -> PathBuf {
     let folder = |name| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    if let Some(named) = folder("FERRY_DATA_DIR") {
+        return named;
+    }
     if geteuid().is_root() {
         return "/var/lib/ferry".into();
     }
