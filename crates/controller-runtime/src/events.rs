@@ -43,6 +43,8 @@ pub fn about<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
 #[derive(Clone)]
 pub struct Recorder {
     component: Arc<str>,
+    /// The node it runs on, for components of which each node has one.
+    host: Option<Arc<str>>,
     clock: Arc<dyn Clock>,
     correlator: Arc<Mutex<Correlator>>,
     writer: mpsc::UnboundedSender<Written>,
@@ -57,7 +59,12 @@ impl Recorder {
                 write(&client, event).await;
             }
         });
-        Self { component: component.into(), clock, correlator: Arc::default(), writer }
+        Self { component: component.into(), host: None, clock, correlator: Arc::default(), writer }
+    }
+
+    /// The same for a component that runs on a node.
+    pub fn on_host(self, name: &str) -> Self {
+        Self { host: Some(name.into()), ..self }
     }
 
     pub fn event(&self, about: &ObjectReference, type_: EventType, reason: &str, message: impl Into<String>) {
@@ -73,8 +80,12 @@ impl Recorder {
             involved_object: about.clone(),
             reason: Some(reason.to_owned()),
             message: Some(message.into()),
-            source: Some(EventSource { component: Some(self.component.to_string()), host: None }),
+            source: Some(EventSource {
+                component: Some(self.component.to_string()),
+                host: self.host.as_ref().map(ToString::to_string),
+            }),
             reporting_component: Some(self.component.to_string()),
+            reporting_instance: self.host.as_ref().map(ToString::to_string),
             first_timestamp: Some(time.clone()),
             last_timestamp: Some(time),
             count: Some(1),

@@ -1,11 +1,48 @@
 //! Brings the parts of the agent together.
 
+use std::sync::Arc;
+
+use controller_runtime::events::Recorder;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::Settings;
+use crate::{
+    Settings,
+    configuration::Configuration,
+    node,
+    objects::Objects,
+    pods::{Pods, context::Context, registry::Registry},
+    server,
+    volumes::Volumes,
+};
 
 /// Runs the agent until it is told to stop. Pods go on when it stops.
 pub async fn run(settings: Settings, stop: CancellationToken) {
-    let _ = settings;
-    stop.cancelled().await;
+    let recorder = Recorder::new(settings.client.clone(), "kubelet", settings.clock.clone());
+    let recorder = recorder.on_host(&settings.node_name);
+    let (changed, changes) = mpsc::unbounded_channel();
+    let objects = Arc::new(Objects::new(settings.client.clone(), changed));
+    let runtime_name = settings.runtime.version().await.map_or_else(|_| "ferry".to_owned(), |found| found.runtime_name);
+    let context = Arc::new(Context {
+        runtime_name,
+        volumes: Volumes::new(settings.root.clone(), objects.clone(), settings.client.clone()),
+        configuration: Configuration::new(settings.clone(), objects.clone()),
+        objects,
+        recorder: recorder.clone(),
+        pulls: Default::default(),
+        claims: Default::default(),
+        node: node::follow(&settings, stop.clone()),
+        settings: settings.clone(),
+    });
+    let registry = Arc::new(Registry::default());
+    let serve = async {
+        if let Err(error) = server::serve(settings.clone(), registry.clone(), stop.clone()).await {
+            tracing::error!(%error, "the node agent's server does not run");
+        }
+    };
+    tokio::join!(
+        node::run(settings.clone(), recorder, stop.clone()),
+        Pods::new(context, registry.clone()).run(changes, stop.clone()),
+        serve,
+    );
 }

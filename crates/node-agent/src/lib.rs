@@ -6,7 +6,11 @@
 //! | module | what |
 //! |---|---|
 //! | [`settings`] | what an agent is told at its start |
-//! | `agent` | brings the parts together; one worker for each pod |
+//! | `agent` | brings the parts together |
+//! | `node` | the node itself: registration, status, lease |
+//! | `pods` | one worker for each pod, from its admission to its end |
+//! | `probes` | whether containers have started, are alive, are ready |
+//! | `status` | what is told of a pod: a pure function, and who writes it |
 //! | [`volumes`] | the folders of a pod's volumes, and what is mounted where |
 //! | [`objects`] | the ConfigMaps and Secrets that the node's pods refer to |
 //! | [`configuration`] | from a pod's words to those of CRI: sandbox, container, environment, security |
@@ -20,9 +24,13 @@ mod agent;
 pub mod configuration;
 #[cfg(test)]
 mod fakes;
+mod node;
 pub mod objects;
+mod pods;
+mod probes;
 pub mod server;
 pub mod settings;
+mod status;
 pub mod tls;
 pub mod volumes;
 

@@ -1,0 +1,201 @@
+//! Whether a pod that was bound to this node can run on it: the scheduler may have known less, or have been left out.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, PoisonError},
+};
+
+use k8s_openapi::api::core::v1::{
+    Container, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, ResourceRequirements, Taint, Toleration,
+};
+use object_model::quantity::Quantity;
+
+use super::containers::{Kind, init_containers, kind_of_init, main_containers, uid};
+use crate::status::Reason;
+
+/// A port of the node: its address, protocol and number.
+type Port = (String, String, i32);
+
+/// What a pod takes of the node.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Claim {
+    /// The processor in thousandths, everything else in whole numbers.
+    requests: BTreeMap<String, i64>,
+    ports: Vec<Port>,
+}
+
+/// What the node's pods have taken, by uid.
+#[derive(Default)]
+pub struct Claims {
+    claims: Mutex<HashMap<String, Claim>>,
+}
+
+impl Claims {
+    /// Takes what the pod needs, or says why it cannot.
+    pub fn admit(&self, pod: &Pod, node: Option<&Node>) -> Result<(), Reason> {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.remove(uid(pod));
+        let claim = claim_of(pod);
+        if let Some(node) = node {
+            fits(pod, &claim, node, claims.values()).map_err(|(reason, message)| Reason::new(reason, message))?;
+        }
+        claims.insert(uid(pod).to_owned(), claim);
+        Ok(())
+    }
+
+    pub fn release(&self, uid: &str) {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
+fn amount(name: &str, quantity: &str) -> i64 {
+    let parsed = Quantity::parse(quantity);
+    parsed.map_or(0, |quantity| if name == "cpu" { quantity.milli_value() } else { quantity.value() })
+}
+
+fn requests(resources: Option<&ResourceRequirements>) -> BTreeMap<String, i64> {
+    let requests = resources.and_then(|resources| resources.requests.as_ref()).into_iter().flatten();
+    requests.map(|(name, quantity)| (name.clone(), amount(name, &quantity.0))).collect()
+}
+
+fn add(to: &mut BTreeMap<String, i64>, more: &BTreeMap<String, i64>) {
+    more.iter().for_each(|(name, value)| *to.entry(name.clone()).or_default() += value);
+}
+
+/// Containers that run together count together; init containers count alone, with the sidecars that run already.
+fn claim_of(pod: &Pod) -> Claim {
+    let (mut sidecars, mut peak) = (BTreeMap::new(), BTreeMap::<String, i64>::new());
+    for container in init_containers(pod) {
+        let own = requests(container.resources.as_ref());
+        let mut together = sidecars.clone();
+        add(&mut together, &own);
+        for (name, value) in &together {
+            let highest = peak.entry(name.clone()).or_default();
+            *highest = (*highest).max(*value);
+        }
+        if kind_of_init(container) == Kind::Sidecar {
+            sidecars = together;
+        }
+    }
+    let mut all = sidecars;
+    main_containers(pod).iter().for_each(|container| add(&mut all, &requests(container.resources.as_ref())));
+    for (name, value) in peak {
+        let highest = all.entry(name).or_default();
+        *highest = (*highest).max(value);
+    }
+    let spec = pod.spec.as_ref();
+    all.extend(requests(spec.and_then(|spec| spec.resources.as_ref())));
+    let overhead = spec.and_then(|spec| spec.overhead.as_ref()).into_iter().flatten();
+    add(&mut all, &overhead.map(|(name, quantity)| (name.clone(), amount(name, &quantity.0))).collect());
+    let ports = |container: &Container| -> Vec<Port> {
+        let ports = container.ports.iter().flatten().filter_map(|port| {
+            let number = port.host_port.filter(|number| *number > 0)?;
+            let address = port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned());
+            Some((address, port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()), number))
+        });
+        ports.collect()
+    };
+    let sidecars = init_containers(pod).iter().filter(|container| kind_of_init(container) == Kind::Sidecar);
+    Claim { requests: all, ports: main_containers(pod).iter().chain(sidecars).flat_map(ports).collect() }
+}
+
+fn fits<'a>(
+    pod: &Pod,
+    claim: &Claim,
+    node: &Node,
+    others: impl Iterator<Item = &'a Claim>,
+) -> Result<(), (String, String)> {
+    let spec = pod.spec.as_ref();
+    if spec.and_then(|spec| spec.os.as_ref()).is_some_and(|os| os.name != "linux") {
+        let message = "Failed to admit pod as the OS field doesn't match node OS";
+        return Err(("PodOSNotSupported".into(), message.into()));
+    }
+    let (mut used, mut ports, mut pods) = (BTreeMap::new(), Vec::new(), 0);
+    for other in others {
+        add(&mut used, &other.requests);
+        ports.extend(&other.ports);
+        pods += 1;
+    }
+    used.insert("pods".to_owned(), pods);
+    let wants = claim.requests.clone().into_iter().chain([("pods".to_owned(), 1)]);
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    for (name, requested) in wants.filter(|(_, requested)| *requested > 0) {
+        // What the node does not know may be the whole cluster's.
+        let Some(has) = allocatable.and_then(|allocatable| allocatable.get(&name)) else { continue };
+        let (capacity, used) = (amount(&name, &has.0), used.get(&name).copied().unwrap_or(0));
+        if requested > capacity - used {
+            let message = format!(
+                "Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
+            );
+            return Err((format!("OutOf{name}"), message));
+        }
+    }
+    let predicate = |name: &str, why: &str| Err((name.to_owned(), format!("Predicate {name} failed: {why}")));
+    if !matches_node(pod, node) {
+        return predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
+    }
+    let clash = |port: &Port| {
+        let wild = |address: &str| address == "0.0.0.0" || address == "::";
+        ports.iter().any(|other| {
+            (other.1.as_str(), other.2) == (port.1.as_str(), port.2)
+                && (other.0 == port.0 || wild(&other.0) || wild(&port.0))
+        })
+    };
+    if claim.ports.iter().any(clash) {
+        return predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports");
+    }
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    let tolerations = spec.and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
+    let tolerated = |taint: &Taint| tolerations.iter().any(|toleration| tolerates(toleration, taint));
+    if taints.iter().any(|taint| taint.effect == "NoExecute" && !tolerated(taint)) {
+        return predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate");
+    }
+    Ok(())
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let key = toleration.key.as_deref().unwrap_or_default();
+    let effect = toleration.effect.as_deref().unwrap_or_default();
+    let value = match toleration.operator.as_deref().unwrap_or("Equal") {
+        "Exists" => true,
+        "Gt" => compare(toleration.value.as_deref(), taint.value.as_deref()).is_some_and(|order| order.is_lt()),
+        "Lt" => compare(toleration.value.as_deref(), taint.value.as_deref()).is_some_and(|order| order.is_gt()),
+        _ => toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default(),
+    };
+    (effect.is_empty() || effect == taint.effect) && (key.is_empty() || key == taint.key) && value
+}
+
+fn compare(one: Option<&str>, other: Option<&str>) -> Option<std::cmp::Ordering> {
+    Some(one?.parse::<i64>().ok()?.cmp(&other?.parse().ok()?))
+}
+
+fn matches_node(pod: &Pod, node: &Node) -> bool {
+    let Some(spec) = pod.spec.as_ref() else { return true };
+    let empty = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&empty);
+    let selected = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
+    let required = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = required.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
+    let term = |term: &NodeSelectorTerm| {
+        let name = node.metadata.name.as_deref();
+        let is_empty = term.match_expressions.is_none() && term.match_fields.is_none();
+        !is_empty
+            && term.match_expressions.iter().flatten().all(|one| meets(one, labels.get(&one.key).map(String::as_str)))
+            && term.match_fields.iter().flatten().all(|one| meets(one, name.filter(|_| one.key == "metadata.name")))
+    };
+    selected && required.is_none_or(|required| required.node_selector_terms.iter().any(term))
+}
+
+fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let listed = value.is_some_and(|value| values.iter().any(|listed| listed == value));
+    match requirement.operator.as_str() {
+        "In" => listed,
+        "NotIn" => !listed,
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => compare(value, values.first().map(String::as_str)).is_some_and(|order| order.is_gt()),
+        "Lt" => compare(value, values.first().map(String::as_str)).is_some_and(|order| order.is_lt()),
+        _ => false,
+    }
+}

@@ -1,0 +1,75 @@
+//! What the node's pods are like, for whoever asks: the agent's server.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+
+use super::{
+    containers::{name, namespace, uid},
+    observed::Observed,
+};
+use crate::server::Host;
+
+/// Kept up to date by the workers, each its own pod.
+#[derive(Default)]
+pub struct Registry {
+    pods: RwLock<HashMap<String, Entry>>,
+}
+
+struct Entry {
+    pod: Arc<Pod>,
+    sandbox: Option<String>,
+    /// Names and ids, the newest first.
+    containers: Vec<(String, String)>,
+}
+
+impl Registry {
+    pub fn update(&self, pod: &Pod, status: &Arc<PodStatus>, observed: &Observed) {
+        let entry = Entry {
+            pod: Arc::new(Pod { status: Some((**status).clone()), ..pod.clone() }),
+            sandbox: observed.sandboxes.first().map(|sandbox| sandbox.id.clone()),
+            containers: observed
+                .containers
+                .iter()
+                .map(|container| (container.metadata.name.clone(), container.id.clone()))
+                .collect(),
+        };
+        self.pods.write().unwrap_or_else(PoisonError::into_inner).insert(uid(pod).to_owned(), entry);
+    }
+
+    pub fn remove(&self, uid: &str) {
+        self.pods.write().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&HashMap<String, Entry>) -> T) -> T {
+        look(&self.pods.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Host for Registry {
+    fn pods(&self) -> Vec<Arc<Pod>> {
+        self.read(|pods| pods.values().map(|entry| entry.pod.clone()).collect())
+    }
+
+    fn pod(&self, in_namespace: &str, named: &str) -> Option<Arc<Pod>> {
+        self.read(|pods| {
+            let mut pods = pods.values().map(|entry| &entry.pod);
+            pods.find(|pod| namespace(pod) == in_namespace && name(pod) == named).cloned()
+        })
+    }
+
+    fn sandbox(&self, uid: &str) -> Option<String> {
+        self.read(|pods| pods.get(uid)?.sandbox.clone())
+    }
+
+    fn container(&self, uid: &str, name: &str, previous: bool) -> Option<String> {
+        self.read(|pods| {
+            let mut of_name = pods.get(uid)?.containers.iter().filter(|(named, _)| named == name);
+            let found = if previous { of_name.nth(1) } else { of_name.next() };
+            found.map(|(_, id)| id.clone())
+        })
+    }
+}

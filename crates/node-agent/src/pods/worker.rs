@@ -1,0 +1,578 @@
+//! One pod from its admission to its end. A worker is the only one that touches its pod's sandbox, containers and volumes.
+//!
+//! ```text
+//!            rejected ────────────────────────────┐
+//!               │                                 ▼
+//!   admitted ─► Syncing ──► Terminating ──► Terminated ──► gone
+//! ```
+//!
+//! A worker waits for messages (the API, the runtime, a probe, its own job) and for one timer, and after each it takes a step:
+//! it looks at the runtime, tells the status, and decides what to do. What takes time runs in a job beside it, one at a time, so
+//! that the status is told at once whatever is going on. Termination stops the job of a sync, and never goes back.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use container_runtime::services::{ContainerState, PodSandboxState, ServiceError};
+use controller_runtime::events::EventType;
+use k8s_openapi::{
+    api::core::v1::{Pod, PodStatus},
+    jiff::{SignedDuration, Timestamp},
+};
+use tokio::{
+    sync::mpsc,
+    task::JoinHandle,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    backoff::Backoff,
+    containers::{Kind, formatted, is_final, is_on_host_network, phase, uid},
+    context::Context,
+    ending, kill,
+    observed::Observed,
+    plan::{Plan, plan},
+    registry::Registry,
+    sync::{Progress, Renewal, SyncError, SyncJob},
+};
+use crate::{
+    probes::{Outcome, ProbeKind, Probes},
+    status::{self, Facts, Reason, writer::Writer},
+};
+
+/// How long it waits after something failed, twice as long each time.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How long `ErrImagePull` is shown before `ImagePullBackOff` is.
+const SHOWN_FOR: Duration = Duration::from_secs(1);
+
+/// What a worker is told.
+#[derive(Debug)]
+pub enum Message {
+    /// The pod as the API has it now.
+    Pod(Arc<Pod>),
+    /// The API has no such pod any more.
+    Gone,
+    /// Something happened in the runtime.
+    Runtime,
+    /// Something that the pod refers to has changed.
+    Objects,
+    /// The network has become ready, or not.
+    Network,
+    Probe(String, ProbeKind, Outcome),
+    Progress(Progress),
+    Synced(Result<Renewal, SyncError>),
+    Killed(Result<(), ServiceError>),
+    /// Nothing is left but what the runtime keeps for its logs. Whether the API has deleted the pod.
+    Cleaned(Result<bool, String>),
+    /// Not even that.
+    Removed(Result<(), String>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Syncing,
+    Terminating,
+    Terminated,
+    Gone,
+}
+
+/// What goes on beside the worker.
+enum Job {
+    Sync(CancellationToken),
+    /// With the grace period that it began with.
+    Kill(JoinHandle<()>, Option<i64>),
+    Clean,
+    Remove,
+}
+
+pub struct Worker {
+    context: Arc<Context>,
+    registry: Arc<Registry>,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    me: mpsc::UnboundedSender<Message>,
+    state: State,
+    /// As the API has it.
+    pod: Arc<Pod>,
+    /// The API has it no more.
+    gone: bool,
+    /// As it was told last.
+    told: Arc<PodStatus>,
+    writer: Writer,
+    observed: Observed,
+    /// The runtime has more to tell than `observed`.
+    stale: bool,
+    job: Option<Job>,
+    /// Why the node has given the pod up.
+    failed: Option<Reason>,
+    waiting: HashMap<String, Reason>,
+    /// The container whose hook is running.
+    starting: Option<String>,
+    crashes: HashMap<String, Backoff>,
+    /// Containers that are not started before a time, after they could not be.
+    held: HashMap<String, Instant>,
+    /// Nothing is tried before this time, after everything failed.
+    not_before: Option<Instant>,
+    failures: u32,
+    /// The volumes want to be looked at.
+    refresh: bool,
+    renew_at: Option<Instant>,
+    probes: Probes,
+    cleaned: bool,
+    wake: Option<Instant>,
+}
+
+/// How a pod comes to its worker.
+pub enum Admitted {
+    Yes,
+    /// It does not fit here.
+    No(Reason),
+    /// The API does not have it; the runtime does.
+    Orphan,
+}
+
+impl Worker {
+    pub fn new(
+        context: Arc<Context>,
+        registry: Arc<Registry>,
+        pod: Arc<Pod>,
+        admitted: Admitted,
+        (me, inbox): (mpsc::UnboundedSender<Message>, mpsc::UnboundedReceiver<Message>),
+    ) -> Self {
+        let (state, failed, gone) = match admitted {
+            Admitted::Yes => (State::Syncing, None, false),
+            Admitted::No(reason) => (State::Terminating, Some(reason), false),
+            Admitted::Orphan => (State::Terminating, None, true),
+        };
+        Self {
+            state,
+            failed,
+            gone,
+            told: Arc::new(pod.status.clone().unwrap_or_default()),
+            writer: Writer::new(context.settings.client.clone(), pod.clone()),
+            probes: Probes::new(context.clone(), me.clone(), &pod),
+            context,
+            registry,
+            inbox,
+            me,
+            pod,
+            observed: Observed::default(),
+            stale: true,
+            job: None,
+            waiting: HashMap::new(),
+            starting: None,
+            crashes: HashMap::new(),
+            held: HashMap::new(),
+            not_before: None,
+            failures: 0,
+            refresh: true,
+            renew_at: None,
+            cleaned: false,
+            wake: None,
+        }
+    }
+
+    /// Works until nothing of the pod is left.
+    pub async fn run(mut self) {
+        loop {
+            self.step().await;
+            if self.state == State::Gone {
+                return;
+            }
+            let message = match self.wake {
+                None => self.inbox.recv().await,
+                Some(wake) => tokio::select! {
+                    message = self.inbox.recv() => message,
+                    () = sleep_until(wake) => continue,
+                },
+            };
+            // The worker holds a sender itself: the channel does not end.
+            let Some(message) = message else { return };
+            self.take(message);
+            while let Ok(message) = self.inbox.try_recv() {
+                self.take(message);
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Pod(pod) => {
+                self.pod = pod;
+                self.try_again();
+            }
+            Message::Gone => self.gone = true,
+            Message::Runtime => self.stale = true,
+            Message::Objects | Message::Network => self.try_again(),
+            Message::Probe(id, kind, outcome) => self.probes.found(&id, kind, outcome),
+            Message::Progress(progress) => self.progress(progress),
+            Message::Synced(result) => {
+                self.job = None;
+                self.starting = None;
+                self.stale = true;
+                match result {
+                    Ok(renewal) => {
+                        self.failures = 0;
+                        self.not_before = None;
+                        self.renew_at = renewal.map(|renewal| Instant::now() + renewal);
+                    }
+                    Err(SyncError::Stopped) => {}
+                    Err(SyncError::Failed(why)) => {
+                        tracing::debug!(pod = formatted(&self.pod), why, "trying again");
+                        self.refresh = true;
+                        self.wait_after_failure();
+                    }
+                }
+            }
+            Message::Killed(result) => {
+                self.job = None;
+                self.stale = true;
+                if let Err(error) = result {
+                    let message = format!("error killing pod: {error}");
+                    self.context.event(&self.pod, EventType::Warning, "FailedKillPod", message);
+                    self.wait_after_failure();
+                }
+            }
+            Message::Cleaned(result) => {
+                self.job = None;
+                match result {
+                    Ok(deleted) => {
+                        self.cleaned = true;
+                        self.gone |= deleted;
+                    }
+                    Err(error) => {
+                        tracing::debug!(pod = formatted(&self.pod), error, "cannot clean up; trying again");
+                        self.wait_after_failure();
+                    }
+                }
+            }
+            Message::Removed(result) => {
+                self.job = None;
+                match result {
+                    Ok(()) => self.state = State::Gone,
+                    Err(error) => {
+                        tracing::debug!(pod = formatted(&self.pod), error, "cannot remove; trying again");
+                        self.wait_after_failure();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Something has changed that may be what was waited for.
+    fn try_again(&mut self) {
+        self.refresh = true;
+        self.not_before = None;
+        let waiting = &self.waiting;
+        self.held.retain(|name, _| waiting.get(name).is_some_and(|reason| reason.reason.contains("ImagePull")));
+    }
+
+    fn wait_after_failure(&mut self) {
+        let wait = FIRST_WAIT.saturating_mul(2u32.saturating_pow(self.failures)).min(LONGEST_WAIT);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Some(Instant::now() + wait);
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        self.stale = true;
+        match progress {
+            Progress::SandboxReady => {}
+            Progress::Hooked(name) => self.starting = Some(name),
+            Progress::Started(name, result) => {
+                self.starting = None;
+                match result {
+                    Ok(()) => {
+                        self.held.remove(&name);
+                        self.waiting.remove(&name);
+                    }
+                    Err(reason) => {
+                        self.held.insert(name.clone(), Instant::now() + self.hold(&name, &reason));
+                        self.waiting.insert(name, reason);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How long a container is not tried again.
+    fn hold(&self, name: &str, reason: &Reason) -> Duration {
+        let image = super::containers::find(&self.pod, name).and_then(|(_, container)| container.image);
+        match reason.reason.as_str() {
+            "ErrImagePull" => SHOWN_FOR,
+            "ImagePullBackOff" => {
+                let now = self.context.settings.clock.now();
+                let image = image.unwrap_or_default();
+                self.context.pulls.remaining(uid(&self.pod), &image, now).unwrap_or_default()
+            }
+            // It ran, so that it is a crash like any other.
+            "PostStartHookError" => Duration::ZERO,
+            _ => LONGEST_WAIT,
+        }
+    }
+
+    /// Looks, tells, decides.
+    async fn step(&mut self) {
+        self.wake = None;
+        if self.stale {
+            match Observed::look(self.context.runtime(), &self.pod, &self.observed).await {
+                Ok(observed) => {
+                    self.observed = observed;
+                    self.stale = false;
+                }
+                Err(error) => {
+                    tracing::warn!(pod = formatted(&self.pod), %error, "cannot look at a pod; trying again");
+                    self.wake_at(Instant::now() + FIRST_WAIT);
+                    return;
+                }
+            }
+        }
+        if self.state == State::Syncing {
+            self.check_deadline();
+            self.tell();
+            let over = self.gone || self.pod.metadata.deletion_timestamp.is_some() || self.failed.is_some();
+            if over || is_final(self.told.phase.as_deref().unwrap_or_default()) {
+                self.state = State::Terminating;
+                self.not_before = None;
+                self.failures = 0;
+            } else {
+                self.probes.follow(&self.pod, &self.observed, self.starting.as_deref());
+                self.sync();
+                return;
+            }
+        }
+        if self.state == State::Terminating {
+            self.tell();
+            self.terminate();
+        }
+        if self.state == State::Terminated {
+            self.tell();
+            self.finish();
+        }
+    }
+
+    fn wake_at(&mut self, at: Instant) {
+        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+    }
+
+    fn now(&self) -> Timestamp {
+        self.context.settings.clock.now()
+    }
+
+    /// Tells the status as it is now.
+    fn tell(&mut self) {
+        let facts = Facts {
+            pod: &self.pod,
+            observed: &self.observed,
+            previous: &self.told,
+            waiting: &self.waiting,
+            starting: self.starting.as_deref(),
+            probed: self.probes.results(),
+            runtime_name: &self.context.runtime_name,
+            host_ips: &self.context.settings.addresses,
+            failed: self.failed.as_ref(),
+            ending: self.state != State::Syncing,
+            ended: self.state == State::Terminated,
+            now: self.context.settings.clock.time(),
+        };
+        self.told = Arc::new(status::pod_status(&facts));
+        if !self.gone {
+            self.writer.set(&self.pod, self.told.clone());
+        }
+        self.registry.update(&self.pod, &self.told, &self.observed);
+    }
+
+    /// A pod may be active for so long and no longer.
+    fn check_deadline(&mut self) {
+        let deadline = self.pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
+        let started = self.told.start_time.as_ref().map(|time| time.0);
+        let (Some(seconds), Some(started)) = (deadline, started) else { return };
+        if is_final(phase(&self.pod)) || self.failed.is_some() {
+            return;
+        }
+        let left = SignedDuration::from_secs(seconds) - self.now().duration_since(started);
+        match Duration::try_from(left) {
+            Ok(left) if !left.is_zero() => self.wake_at(Instant::now() + left),
+            _ => {
+                let message = "Pod was active on the node longer than the specified deadline";
+                self.context.event(&self.pod, EventType::Normal, "DeadlineExceeded", message);
+                self.failed = Some(Reason::new("DeadlineExceeded", message));
+            }
+        }
+    }
+
+    /// Starts a job for what the pod needs done, if none is going on.
+    fn sync(&mut self) {
+        if self.job.is_some() {
+            return;
+        }
+        let now = Instant::now();
+        if let Some(not_before) = self.not_before.filter(|not_before| *not_before > now) {
+            self.wake_at(not_before);
+            return;
+        }
+        let mut plan = plan(&self.pod, &self.observed, self.probes.results());
+        if plan.sandbox.is_some() && !self.has_network() {
+            return;
+        }
+        self.hold_back(&mut plan);
+        let renew = self.renew_at.is_some_and(|at| at <= now);
+        if plan.is_empty() && !self.refresh && !renew {
+            if let Some(at) = self.renew_at {
+                self.wake_at(at);
+            }
+            return;
+        }
+        self.refresh = false;
+        self.renew_at = None;
+        let stop = CancellationToken::new();
+        let pod = Pod { status: Some((*self.told).clone()), ..(*self.pod).clone() };
+        let me = self.me.clone();
+        let sync = SyncJob {
+            context: self.context.clone(),
+            pod: Arc::new(pod),
+            observed: self.observed.clone(),
+            stop: stop.clone(),
+            tell: Box::new(move |progress| drop(me.send(Message::Progress(progress)))),
+        };
+        let me = self.me.clone();
+        tokio::spawn(async move { me.send(Message::Synced(sync.run(plan).await)) });
+        self.job = Some(Job::Sync(stop));
+    }
+
+    /// Pods with a network of their own wait until there can be one.
+    fn has_network(&mut self) -> bool {
+        if is_on_host_network(&self.pod) {
+            return true;
+        }
+        match &*self.context.settings.network.borrow() {
+            Ok(()) => true,
+            Err(why) => {
+                let message = format!("network is not ready: {why}");
+                self.context.event(&self.pod, EventType::Warning, "NetworkNotReady", message);
+                false
+            }
+        }
+    }
+
+    /// Takes out of the plan what must not be started yet: after a crash, or after it could not be started.
+    fn hold_back(&mut self, plan: &mut Plan) {
+        let (now, instant) = (self.now(), Instant::now());
+        let mut backed_off = false;
+        let starts = std::mem::take(&mut plan.start);
+        for start in starts {
+            if let Some(until) = self.held.get(&start.name).copied().filter(|until| *until > instant) {
+                self.wake_at(until);
+                continue;
+            }
+            let ended = self.observed.latest_exited(&start.name).filter(|_| start.kind != Kind::Ephemeral);
+            if let Some(ended) = ended {
+                let finished = ended.finished_at.unwrap_or(ended.created_at);
+                let finished = Timestamp::from_nanosecond(i128::from(finished)).unwrap_or(now);
+                let before = self.crashes.get(&start.name);
+                let remaining =
+                    before.and_then(|before| before.remaining(finished, now).map(|left| (before.delay, left)));
+                if let Some((delay, left)) = remaining {
+                    self.wake_at(instant + left);
+                    backed_off |= self.back_off(&start.name, delay);
+                    continue;
+                }
+                let next = Backoff::next(before, finished, now);
+                self.crashes.insert(start.name.clone(), next);
+            }
+            plan.start.push(start);
+        }
+        if backed_off {
+            self.tell();
+        }
+    }
+
+    /// Says that a container waits after a crash, unless it is said already.
+    fn back_off(&mut self, name: &str, delay: Duration) -> bool {
+        let pod = formatted(&self.pod);
+        let message = format!("back-off {} restarting failed container={name} pod={pod}", go_duration(delay));
+        let reason = Reason::new("CrashLoopBackOff", message);
+        if self.waiting.get(name) == Some(&reason) {
+            return false;
+        }
+        let message = format!("Back-off restarting failed container {name} in pod {pod}");
+        self.context.container_event(&self.pod, name, EventType::Warning, "BackOff", message);
+        self.waiting.insert(name.to_owned(), reason);
+        true
+    }
+
+    /// Stops what runs, once the job of a sync has ended.
+    fn terminate(&mut self) {
+        self.probes.terminate();
+        self.probes.follow_readiness(&self.pod, &self.observed);
+        let grace = self.pod.metadata.deletion_grace_period_seconds;
+        match &self.job {
+            Some(Job::Sync(stop)) => stop.cancel(),
+            Some(Job::Kill(job, began)) => {
+                // A shorter time than it began with: begin anew.
+                if grace.is_some() && began.is_none_or(|began| grace < Some(began)) {
+                    job.abort();
+                    self.job = None;
+                    self.kill(grace);
+                }
+            }
+            Some(Job::Clean | Job::Remove) => {}
+            None if self.not_before.is_some_and(|not_before| not_before > Instant::now()) => {
+                self.wake = self.not_before;
+            }
+            None => {
+                let runs = self.observed.containers.iter().any(|container| container.state == ContainerState::Running)
+                    || self.observed.sandboxes.iter().any(|sandbox| sandbox.state == PodSandboxState::Ready);
+                if runs {
+                    self.kill(grace);
+                } else {
+                    self.probes.stop();
+                    self.context.claims.release(uid(&self.pod));
+                    self.state = State::Terminated;
+                    self.not_before = None;
+                    self.failures = 0;
+                }
+            }
+        }
+    }
+
+    fn kill(&mut self, grace: Option<i64>) {
+        let (context, pod, observed, me) =
+            (self.context.clone(), self.pod.clone(), self.observed.clone(), self.me.clone());
+        let job = tokio::spawn(async move {
+            let result = kill::kill_pod(&context, &pod, &observed, None).await;
+            drop(me.send(Message::Killed(result)));
+        });
+        self.job = Some(Job::Kill(job, grace));
+    }
+
+    /// Cleans up; and when the API wants it or has it no more, removes the rest.
+    fn finish(&mut self) {
+        if self.job.is_some() {
+            return;
+        }
+        if let Some(not_before) = self.not_before.filter(|not_before| *not_before > Instant::now()) {
+            self.wake_at(not_before);
+            return;
+        }
+        let deleting = self.pod.metadata.deletion_timestamp.is_some();
+        let (context, pod, me) = (self.context.clone(), self.pod.clone(), self.me.clone());
+        if self.gone && self.cleaned {
+            self.job = Some(Job::Remove);
+            let observed = self.observed.clone();
+            tokio::spawn(async move { me.send(Message::Removed(ending::remove(&context, &pod, &observed).await)) });
+        } else if !self.cleaned || deleting && !self.gone {
+            self.job = Some(Job::Clean);
+            let flushed = self.writer.flushed();
+            let delete = deleting && !self.gone;
+            tokio::spawn(
+                async move { me.send(Message::Cleaned(ending::clean(&context, &pod, flushed, delete).await)) },
+            );
+        }
+    }
+}
+
+/// A duration as Go writes it: `10s`, `2m40s`.
+fn go_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+}
