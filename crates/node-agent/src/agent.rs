@@ -25,7 +25,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) {
     let runtime_name = settings.runtime.version().await.map_or_else(|_| "ferry".to_owned(), |found| found.runtime_name);
     let context = Arc::new(Context {
         runtime_name,
-        volumes: Volumes::new(settings.root.clone(), objects.clone(), settings.client.clone()),
+        volumes: Volumes::new(&settings, objects.clone()),
         configuration: Configuration::new(settings.clone(), objects.clone()),
         objects,
         recorder: recorder.clone(),

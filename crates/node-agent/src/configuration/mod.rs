@@ -33,7 +33,7 @@ mod tests;
 
 use std::{net::IpAddr, sync::Arc};
 
-use container_runtime::services::{ContainerConfig, Image, KeyValue, Mount, PodSandboxConfig};
+use container_runtime::services::{ContainerConfig, Image, KeyValue, LinuxContainerResources, Mount, PodSandboxConfig};
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::{Settings, objects::Objects};
@@ -121,6 +121,11 @@ impl Configuration {
             security_context: security::security_context(&self.settings.root, pod, container, image)?,
         };
         Ok(container::config(pod, container, image, environment, mounts, restarts, linux))
+    }
+
+    /// The limits of a container as they should be.
+    pub fn resources(&self, pod: &Pod, container: &Container) -> LinuxContainerResources {
+        resources::container(pod, container, self.machine.memory)
     }
 
     /// The node's primary address, and one of the other family if it has one.

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{
     Container, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, ResourceRequirements, Taint, Toleration,
 };
 use object_model::quantity::Quantity;
+use tokio::sync::watch;
 
 use super::containers::{Kind, init_containers, kind_of_init, main_containers, uid};
 use crate::status::Reason;
@@ -28,6 +29,7 @@ struct Claim {
 #[derive(Default)]
 pub struct Claims {
     claims: Mutex<HashMap<String, Claim>>,
+    released: watch::Sender<()>,
 }
 
 impl Claims {
@@ -43,8 +45,40 @@ impl Claims {
         Ok(())
     }
 
+    /// Takes what the pod needs now instead of what it has; it keeps that if there is not enough.
+    pub fn resize(&self, pod: &Pod, node: Option<&Node>) -> Result<(), Reason> {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = claims.remove(uid(pod));
+        let claim = claim_of(pod);
+        if let Some(node) = node {
+            let refused = match fits(pod, &claim, node, std::iter::empty()) {
+                Err((_, message)) => {
+                    let message = message.replace("enough resource", "enough capacity").replace(", used: 0", "");
+                    Some(Reason::new("Infeasible", message))
+                }
+                Ok(()) => fits(pod, &claim, node, claims.values()).err().map(|(_, why)| Reason::new("Deferred", why)),
+            };
+            if let Some(reason) = refused {
+                claims.extend(before.map(|before| (uid(pod).to_owned(), before)));
+                return Err(reason);
+            }
+        }
+        claims.insert(uid(pod).to_owned(), claim);
+        drop(claims);
+        self.released.send_replace(());
+        Ok(())
+    }
+
     pub fn release(&self, uid: &str) {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        let had = self.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        if had.is_some() {
+            self.released.send_replace(());
+        }
+    }
+
+    /// Changes whenever there may be more room than before.
+    pub fn released(&self) -> watch::Receiver<()> {
+        self.released.subscribe()
     }
 }
 

@@ -61,11 +61,6 @@ pub fn namespace(pod: &Pod) -> &str {
     pod.metadata.namespace.as_deref().unwrap_or_default()
 }
 
-/// A pod as messages name it: `name_namespace(uid)`.
-pub fn formatted(pod: &Pod) -> String {
-    format!("{}_{}({})", name(pod), namespace(pod), uid(pod))
-}
-
 pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }

@@ -5,8 +5,8 @@ use std::{net::IpAddr, time::Duration};
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 use tokio::time::sleep;
 
-use super::{containers::formatted, context::Context};
-use crate::probes::http;
+use super::context::Context;
+use crate::{configuration::named, probes::http};
 
 /// No hook takes longer; the grace period usually ends it earlier.
 const LONGEST_REQUEST: Duration = Duration::from_secs(3600);
@@ -20,7 +20,7 @@ pub async fn run(
     addresses: &[IpAddr],
     hook: &LifecycleHandler,
 ) -> Result<(), String> {
-    let about = || format!("for Container {:?} in Pod {:?} failed - error:", container.name, formatted(pod));
+    let about = || format!("for Container {:?} in Pod {:?} failed - error:", container.name, named(pod));
     if let Some(exec) = &hook.exec {
         let command = exec.command.clone().unwrap_or_default();
         let shown = command.join(" ");

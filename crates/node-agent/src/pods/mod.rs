@@ -10,6 +10,7 @@
 //! | [`containers`] | a pod's containers, whatever list they are in |
 //! | `images`, `credentials`, `backoff` | pulling, with whose name, and how often |
 //! | `admission` | whether a pod fits on the node |
+//! | `resize` | a running pod gets more or less of the node |
 //! | `registry` | what the agent's server asks for |
 
 pub mod admission;
@@ -24,6 +25,7 @@ mod kill;
 pub mod observed;
 pub mod plan;
 pub mod registry;
+pub mod resize;
 mod sync;
 mod termination_message;
 pub mod worker;
@@ -32,7 +34,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use container_runtime::services::{ContainerEvent, ContainerEventType, Labels, PodSandbox, PodSandboxFilter};
 use controller_runtime::{Change, Informer, events::EventType};
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::{Pod, PodSpec},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::Api;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +48,7 @@ use self::{
     registry::Registry,
     worker::{Admitted, Message, Worker},
 };
-use crate::configuration::labels;
+use crate::configuration::{labels, named};
 
 /// Hands what happens to the workers.
 pub struct Pods {
@@ -202,9 +207,10 @@ impl Pods {
                 uid: label(labels::POD_UID),
                 ..ObjectMeta::default()
             },
+            spec: Some(PodSpec::default()),
             ..Pod::default()
         };
-        tracing::info!(pod = containers::formatted(&pod), "ending a pod that the API does not have any more");
+        tracing::info!(pod = named(&pod), "ending a pod that the API does not have any more");
         self.start(Arc::new(pod), Admitted::Orphan);
     }
 }

@@ -74,6 +74,10 @@ impl Observed {
         self.containers.iter().filter(|container| container.state == ContainerState::Running)
     }
 
+    pub fn has_anything_running(&self) -> bool {
+        self.running().next().is_some() || self.sandboxes.iter().any(|sandbox| sandbox.state == PodSandboxState::Ready)
+    }
+
     /// The newest sandbox, if it is ready.
     pub fn ready_sandbox(&self) -> Option<&PodSandboxStatus> {
         self.sandboxes.first().filter(|sandbox| sandbox.state == PodSandboxState::Ready)

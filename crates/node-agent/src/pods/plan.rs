@@ -9,6 +9,7 @@ use super::{
         restarts_after, restarts_after_failed_probe,
     },
     observed::{Observed, has_exited},
+    resize::Update,
 };
 use crate::probes::{Outcome, ProbeKind, Results};
 
@@ -20,6 +21,8 @@ pub struct Plan {
     pub stop: Vec<Stop>,
     /// Containers are removed, those that run killed first: all of the pod start again.
     pub reset: Vec<String>,
+    /// Containers that go on with other limits.
+    pub update: Vec<Update>,
     pub sandbox: Option<NewSandbox>,
     pub start: Vec<Start>,
 }
@@ -116,7 +119,7 @@ pub fn plan(pod: &Pod, observed: &Observed, probed: &Results) -> Plan {
 /// The sandbox is missing or dead: everything starts from the beginning, if anything has to start at all.
 fn plan_sandbox(pod: &Pod, observed: &Observed, plan: &mut Plan) {
     let attempt = observed.next_attempt();
-    plan.stop_pod = attempt > 0;
+    plan.stop_pod = observed.has_anything_running();
     let never = restart_policy(pod) == "Never"
         && !main_containers(pod)
             .iter()

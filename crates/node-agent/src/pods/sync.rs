@@ -43,9 +43,9 @@ pub enum SyncError {
 /// One plan for one pod, on its way.
 pub struct SyncJob {
     pub context: Arc<Context>,
+    /// With its status as it was told last.
     pub pod: Arc<Pod>,
     pub observed: Observed,
-    /// How often containers have been started whom the runtime does not know, by the status of the pod.
     pub stop: CancellationToken,
     pub tell: Box<dyn Fn(Progress) + Send + Sync>,
 }
@@ -79,6 +79,13 @@ impl SyncJob {
             kill::kill(context, pod, &self.observed, &kill, std::future::ready(()))
                 .await
                 .map_err(|error| failed(&error))?;
+        }
+        for update in plan.update {
+            let updated = context.runtime().update_container_resources(&update.id, update.resources).await;
+            updated.map_err(|error| {
+                context.event(pod, EventType::Warning, "ResizeError", format!("Pod resize error: {error}"));
+                failed(&error)
+            })?;
         }
         for id in &plan.reset {
             context.runtime().remove_container(id).await.map_err(|error| failed(&error))?;

@@ -12,14 +12,14 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use container_runtime::services::{ContainerState, PodSandboxState, ServiceError};
+use container_runtime::services::ServiceError;
 use controller_runtime::events::EventType;
 use k8s_openapi::{
     api::core::v1::{Pod, PodStatus},
     jiff::{SignedDuration, Timestamp},
 };
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::JoinHandle,
     time::{Instant, sleep_until},
 };
@@ -27,15 +27,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     backoff::Backoff,
-    containers::{Kind, formatted, is_final, is_on_host_network, phase, uid},
+    containers::{Kind, is_final, is_on_host_network, phase, uid},
     context::Context,
     ending, kill,
     observed::Observed,
     plan::{Plan, plan},
     registry::Registry,
+    resize,
     sync::{Progress, Renewal, SyncError, SyncJob},
 };
 use crate::{
+    configuration::named,
     probes::{Outcome, ProbeKind, Probes},
     status::{self, Facts, Reason, writer::Writer},
 };
@@ -92,12 +94,18 @@ pub struct Worker {
     inbox: mpsc::UnboundedReceiver<Message>,
     me: mpsc::UnboundedSender<Message>,
     state: State,
-    /// As the API has it.
+    /// As the API has it, but with what it was granted of the node.
     pod: Arc<Pod>,
+    /// What the API asks for beyond that, and why it is not granted.
+    wish: Option<(Arc<Pod>, Reason)>,
+    /// Changes when there may be room for a wish.
+    room: watch::Receiver<()>,
+    resizing: Vec<String>,
     /// The API has it no more.
     gone: bool,
-    /// As it was told last.
+    /// As it was told last, and of which pod.
     told: Arc<PodStatus>,
+    told_of: Option<Arc<Pod>>,
     writer: Writer,
     observed: Observed,
     /// The runtime has more to tell than `observed`.
@@ -149,13 +157,17 @@ impl Worker {
             failed,
             gone,
             told: Arc::new(pod.status.clone().unwrap_or_default()),
+            told_of: None,
             writer: Writer::new(context.settings.client.clone(), pod.clone()),
             probes: Probes::new(context.clone(), me.clone(), &pod),
+            room: context.claims.released(),
             context,
             registry,
             inbox,
             me,
             pod,
+            wish: None,
+            resizing: Vec::new(),
             observed: Observed::default(),
             stale: true,
             job: None,
@@ -179,12 +191,16 @@ impl Worker {
             if self.state == State::Gone {
                 return;
             }
-            let message = match self.wake {
-                None => self.inbox.recv().await,
-                Some(wake) => tokio::select! {
-                    message = self.inbox.recv() => message,
-                    () = sleep_until(wake) => continue,
-                },
+            let wake = self.wake;
+            let message = tokio::select! {
+                message = self.inbox.recv() => message,
+                () = async { sleep_until(wake.unwrap_or_else(Instant::now)).await }, if wake.is_some() => continue,
+                Ok(()) = self.room.changed(), if self.wish.is_some() => {
+                    if let Some((pod, _)) = self.wish.clone() {
+                        self.resize(pod);
+                    }
+                    continue;
+                }
             };
             // The worker holds a sender itself: the channel does not end.
             let Some(message) = message else { return };
@@ -197,10 +213,7 @@ impl Worker {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Pod(pod) => {
-                self.pod = pod;
-                self.try_again();
-            }
+            Message::Pod(pod) => self.changed(pod),
             Message::Gone => self.gone = true,
             Message::Runtime => self.stale = true,
             Message::Objects | Message::Network => self.try_again(),
@@ -218,7 +231,7 @@ impl Worker {
                     }
                     Err(SyncError::Stopped) => {}
                     Err(SyncError::Failed(why)) => {
-                        tracing::debug!(pod = formatted(&self.pod), why, "trying again");
+                        tracing::debug!(pod = named(&self.pod), why, "trying again");
                         self.refresh = true;
                         self.wait_after_failure();
                     }
@@ -241,7 +254,7 @@ impl Worker {
                         self.gone |= deleted;
                     }
                     Err(error) => {
-                        tracing::debug!(pod = formatted(&self.pod), error, "cannot clean up; trying again");
+                        tracing::debug!(pod = named(&self.pod), error, "cannot clean up; trying again");
                         self.wait_after_failure();
                     }
                 }
@@ -251,10 +264,46 @@ impl Worker {
                 match result {
                     Ok(()) => self.state = State::Gone,
                     Err(error) => {
-                        tracing::debug!(pod = formatted(&self.pod), error, "cannot remove; trying again");
+                        tracing::debug!(pod = named(&self.pod), error, "cannot remove; trying again");
                         self.wait_after_failure();
                     }
                 }
+            }
+        }
+    }
+
+    /// The API has another pod than before. Its status is mostly our own.
+    fn changed(&mut self, pod: Arc<Pod>) {
+        let (old, new) = (&self.pod.metadata, &pod.metadata);
+        let same = (&old.generation, &old.labels, &old.annotations, &old.deletion_grace_period_seconds)
+            == (&new.generation, &new.labels, &new.annotations, &new.deletion_grace_period_seconds);
+        if !same {
+            self.try_again();
+        }
+        if self.state == State::Syncing && !resize::asks_the_same(&self.pod, &pod) {
+            self.resize(pod);
+        } else {
+            self.wish = None;
+            self.pod = pod;
+        }
+    }
+
+    /// Grants what the pod asks for, or says why not.
+    fn resize(&mut self, pod: Arc<Pod>) {
+        let node = self.context.node.borrow().clone();
+        match self.context.claims.resize(&pod, node.as_deref()) {
+            Ok(()) => {
+                self.wish = None;
+                self.pod = pod;
+            }
+            Err(reason) => {
+                if self.wish.as_ref().is_none_or(|(_, before)| *before != reason) {
+                    let (event, message) = (format!("Resize{}", reason.reason), &reason.message);
+                    let message = format!("Pod resize {}: {message}", reason.reason);
+                    self.context.event(&pod, EventType::Warning, &event, message);
+                }
+                self.pod = Arc::new(resize::as_granted(&pod, &self.pod));
+                self.wish = Some((pod, reason));
             }
         }
     }
@@ -320,7 +369,7 @@ impl Worker {
                     self.stale = false;
                 }
                 Err(error) => {
-                    tracing::warn!(pod = formatted(&self.pod), %error, "cannot look at a pod; trying again");
+                    tracing::warn!(pod = named(&self.pod), %error, "cannot look at a pod; trying again");
                     self.wake_at(Instant::now() + FIRST_WAIT);
                     return;
                 }
@@ -360,6 +409,12 @@ impl Worker {
 
     /// Tells the status as it is now.
     fn tell(&mut self) {
+        let resizing = match self.state {
+            State::Syncing => resize::in_progress(&self.context, &self.pod, &self.observed),
+            _ => Vec::new(),
+        };
+        self.tell_of_resize(&resizing);
+        self.resizing = resizing;
         let facts = Facts {
             pod: &self.pod,
             observed: &self.observed,
@@ -369,16 +424,32 @@ impl Worker {
             probed: self.probes.results(),
             runtime_name: &self.context.runtime_name,
             host_ips: &self.context.settings.addresses,
+            resizing: &self.resizing,
+            resize_pending: self.wish.as_ref().map(|(_, reason)| reason),
             failed: self.failed.as_ref(),
             ending: self.state != State::Syncing,
             ended: self.state == State::Terminated,
             now: self.context.settings.clock.time(),
         };
-        self.told = Arc::new(status::pod_status(&facts));
+        let status = status::pod_status(&facts);
+        if *self.told == status && self.told_of.as_ref().is_some_and(|pod| Arc::ptr_eq(pod, &self.pod)) {
+            return;
+        }
+        self.told_of = Some(self.pod.clone());
+        self.told = Arc::new(status);
         if !self.gone {
             self.writer.set(&self.pod, self.told.clone());
         }
         self.registry.update(&self.pod, &self.told, &self.observed);
+    }
+
+    fn tell_of_resize(&self, resizing: &[String]) {
+        let (reason, message) = match (self.resizing.is_empty(), resizing.is_empty()) {
+            (true, false) => ("ResizeStarted", "Pod resize started"),
+            (false, true) if self.state == State::Syncing => ("ResizeCompleted", "Pod resize completed"),
+            _ => return,
+        };
+        self.context.event(&self.pod, EventType::Normal, reason, message);
     }
 
     /// A pod may be active for so long and no longer.
@@ -414,6 +485,7 @@ impl Worker {
         if plan.sandbox.is_some() && !self.has_network() {
             return;
         }
+        resize::add_to(&mut plan, &self.context, &self.pod, &self.observed);
         self.hold_back(&mut plan);
         let renew = self.renew_at.is_some_and(|at| at <= now);
         if plan.is_empty() && !self.refresh && !renew {
@@ -488,7 +560,7 @@ impl Worker {
 
     /// Says that a container waits after a crash, unless it is said already.
     fn back_off(&mut self, name: &str, delay: Duration) -> bool {
-        let pod = formatted(&self.pod);
+        let pod = named(&self.pod);
         let message = format!("back-off {} restarting failed container={name} pod={pod}", go_duration(delay));
         let reason = Reason::new("CrashLoopBackOff", message);
         if self.waiting.get(name) == Some(&reason) {
@@ -504,12 +576,13 @@ impl Worker {
     fn terminate(&mut self) {
         self.probes.terminate();
         self.probes.follow_readiness(&self.pod, &self.observed);
-        let grace = self.pod.metadata.deletion_grace_period_seconds;
+        let of_spec = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+        let grace = self.pod.metadata.deletion_grace_period_seconds.or(of_spec);
         match &self.job {
             Some(Job::Sync(stop)) => stop.cancel(),
             Some(Job::Kill(job, began)) => {
                 // A shorter time than it began with: begin anew.
-                if grace.is_some() && began.is_none_or(|began| grace < Some(began)) {
+                if grace < *began {
                     job.abort();
                     self.job = None;
                     self.kill(grace);
@@ -520,9 +593,7 @@ impl Worker {
                 self.wake = self.not_before;
             }
             None => {
-                let runs = self.observed.containers.iter().any(|container| container.state == ContainerState::Running)
-                    || self.observed.sandboxes.iter().any(|sandbox| sandbox.state == PodSandboxState::Ready);
-                if runs {
+                if self.observed.has_anything_running() {
                     self.kill(grace);
                 } else {
                     self.probes.stop();

@@ -1,5 +1,7 @@
 //! The conditions of a pod that the node tells.
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 
 use super::Facts;
@@ -13,6 +15,8 @@ pub const OWN: &[&str] = &[
     "ContainersReady",
     "PodScheduled",
     "AllContainersRestarting",
+    "PodResizePending",
+    "PodResizeInProgress",
     "DisruptionTarget",
 ];
 
@@ -20,7 +24,7 @@ pub const OWN: &[&str] = &[
 struct Told {
     type_: &'static str,
     status: bool,
-    reason: Option<&'static str>,
+    reason: Option<Cow<'static, str>>,
     message: Option<String>,
 }
 
@@ -30,7 +34,7 @@ impl Told {
     }
 
     fn because(self, reason: &'static str) -> Self {
-        Self { reason: Some(reason), ..self }
+        Self { reason: Some(reason.into()), ..self }
     }
 }
 
@@ -51,6 +55,14 @@ pub fn fill(facts: &Facts, status: &mut PodStatus) {
         Told::new("PodScheduled", true),
     ];
     told.extend(restarting(facts, status));
+    told.extend(facts.resize_pending.map(|pending| Told {
+        reason: Some(pending.reason.clone().into()),
+        message: Some(pending.message.clone()),
+        ..Told::new("PodResizePending", true)
+    }));
+    if !facts.resizing.is_empty() {
+        told.push(Told::new("PodResizeInProgress", true));
+    }
     conditions.extend(told.into_iter().map(|told| since(facts, told)));
     status.conditions = Some(conditions);
 }
@@ -69,7 +81,7 @@ fn since(facts: &Facts, told: Told) -> PodCondition {
         last_probe_time: None,
         message: told.message,
         observed_generation: facts.pod.metadata.generation,
-        reason: told.reason.map(str::to_owned),
+        reason: told.reason.map(Cow::into_owned),
         status: wanted.to_owned(),
         type_: told.type_.to_owned(),
     }
@@ -113,7 +125,12 @@ fn containers_ready(facts: &Facts, status: &PodStatus) -> Told {
 /// Ready are those whose containers are, and whose gates others have opened.
 fn ready(facts: &Facts, containers: &Told, of_others: &[PodCondition]) -> Told {
     if !containers.status {
-        return Told { type_: "Ready", status: false, reason: containers.reason, message: containers.message.clone() };
+        return Told {
+            type_: "Ready",
+            status: false,
+            reason: containers.reason.clone(),
+            message: containers.message.clone(),
+        };
     }
     let gates = facts.pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
     let closed = gates.iter().filter_map(|gate| {

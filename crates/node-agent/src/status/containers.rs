@@ -21,6 +21,10 @@ const LONGEST_MESSAGES: usize = 12 * 1024;
 
 pub fn fill(facts: &Facts, status: &mut PodStatus) {
     let previous = facts.previous;
+    // Nothing is said of the containers of a pod that was rejected.
+    if facts.failed.is_some() && facts.observed.containers.is_empty() && previous.container_statuses.is_none() {
+        return;
+    }
     let main: Vec<ContainerStatus> = main_containers(facts.pod)
         .iter()
         .map(|container| container_status(facts, Kind::Main, container, previous.container_statuses.as_ref()))
@@ -160,6 +164,8 @@ fn of_known(facts: &Facts, container: &Container, known: &Known, before: Option<
         Some(ended) => Some(ended.clone()),
         None => before.and_then(|before| before.last_state.clone()),
     };
+    let told = before.and_then(|before| before.resources.clone()).filter(|_| facts.resizing.contains(&container.name));
+    let resources = told.unwrap_or_else(|| container.resources.clone().unwrap_or_default());
     ContainerStatus {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_else(|| known.image.clone()),
@@ -169,7 +175,7 @@ fn of_known(facts: &Facts, container: &Container, known: &Known, before: Option<
         last_state,
         state: Some(state_of(facts, known, before)),
         allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
-        resources: Some(container.resources.clone().unwrap_or_default()),
+        resources: Some(resources),
         volume_mounts: before.and_then(|before| before.volume_mounts.clone()).or_else(|| volume_mounts(container)),
         ..ContainerStatus::default()
     }

@@ -56,6 +56,10 @@ pub struct Facts<'a> {
     /// The scheme of container ids.
     pub runtime_name: &'a str,
     pub host_ips: &'a [IpAddr],
+    /// Containers that do not have yet what they were granted.
+    pub resizing: &'a [String],
+    /// Why the node does not grant what the pod asks for.
+    pub resize_pending: Option<&'a Reason>,
     /// The node has given the pod up.
     pub failed: Option<&'a Reason>,
     /// No container will be started again.
