@@ -11,6 +11,8 @@ use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::serving::turns;
+
 /// A lazily made sequence of chunks. It is asked for the next one only when the connection can take it.
 pub trait Chunks: Send {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
@@ -37,7 +39,10 @@ impl Body {
                 *self = Body::Empty;
                 Poll::Ready((!bytes.is_empty()).then_some(bytes))
             }
-            Body::List(chunks) | Body::Chunks(chunks) => chunks.poll_chunk(cx),
+            Body::List(chunks) | Body::Chunks(chunks) => {
+                ready!(turns::poll_piece(cx));
+                chunks.poll_chunk(cx)
+            }
             Body::Passed(passed) => passed.poll_bytes(cx).map(|chunk| chunk.and_then(Result::ok)),
         }
     }

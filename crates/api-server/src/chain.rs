@@ -20,6 +20,7 @@ use crate::{
     filters::{compression, impersonation, warnings},
     handlers::{self, respond},
     request_info::{RequestInfo, pairs},
+    serving::turns,
 };
 
 /// How long a request may take that is neither a watch nor a stream, unless its client has less time.
@@ -100,6 +101,7 @@ async fn in_turn(
         }
         None => user,
     };
+    turns::identified(&user);
     // Streams last as long as both ends want, and would keep their seats.
     let unlimited = info.is_long_running() && info.verb != "watch";
     let (sorted, entered) = match unlimited {

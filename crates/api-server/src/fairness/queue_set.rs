@@ -10,14 +10,22 @@
 //! at which its next request would begin there, and the request that would end first is dispatched. How long a request
 //! takes is a guess until it ends, when `next` is put right.
 //!
+//! The last quarter of the seats goes to flows that have none. A flood therefore leaves seats free, and a request of somebody
+//! else need not wait until one of the flood's has been answered, however long that takes. (Kubernetes has no such rule.)
+//!
 //! Invariants: the seats in use are those of the requests that were dispatched and not released, and they exceed the limit
 //! only by a request that is wider than the limit and runs alone, or after the limit was lowered. While a request waits
-//! that would fit, none is free. A request that waits is dispatched, cancelled or expired, exactly once.
+//! that would fit and may go, none is free. A request that waits is dispatched, cancelled or expired, exactly once.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    time::Duration,
+};
 
 /// What a request is guessed to take before that is known.
 const SERVICE: Duration = Duration::from_millis(3);
+/// One in so many seats is kept for flows that have none.
+const KEPT: u32 = 4;
 
 /// How many seats a request takes, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,7 +87,8 @@ pub enum Arrival {
 /// A dispatched request. To be given back once, by [`QueueSet::finish`].
 #[derive(Debug, PartialEq)]
 pub struct Seat {
-    queue: Option<usize>,
+    /// In which queue it was, and of which flow. A level without queues does not tell flows apart.
+    of: Option<(usize, u64)>,
     work: Work,
     begun: Duration,
 }
@@ -100,6 +109,8 @@ pub struct QueueSet<T> {
     limit: u32,
     queues: Vec<Queue<T>>,
     in_use: u32,
+    /// The same by flow.
+    in_use_by: HashMap<u64, u32>,
     executing: u32,
     waiting: usize,
     waiting_seats: u32,
@@ -127,6 +138,7 @@ struct Queue<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     number: u64,
+    flow: u64,
     work: Work,
     arrived: Duration,
     arrived_r: f64,
@@ -172,6 +184,7 @@ impl<T> QueueSet<T> {
             limit,
             queues: Vec::new(),
             in_use: 0,
+            in_use_by: HashMap::new(),
             executing: 0,
             waiting: 0,
             waiting_seats: 0,
@@ -233,13 +246,17 @@ impl<T> QueueSet<T> {
             queue.next = self.r;
             self.active += 1;
         }
-        if self.waiting == 0 && self.has_room(work) {
-            return Arrival::Dispatched(self.occupy(Some(chosen), work));
+        let may_go = match self.waiting {
+            0 => !self.is_held_back(hash, work),
+            _ => self.has_none(hash) && self.next_queue(|first| self.has_none(first.flow)).is_none(),
+        };
+        if may_go && self.has_room(work) {
+            return Arrival::Dispatched(self.occupy(Some((chosen, hash)), work));
         }
         self.last_number += 1;
         let (number, arrived_r) = (self.last_number, self.r);
         let queue = &mut self.queues[chosen];
-        queue.requests.push_back(Waiting { number, work, arrived: now, arrived_r, kept: keep() });
+        queue.requests.push_back(Waiting { number, flow: hash, work, arrived: now, arrived_r, kept: keep() });
         queue.work += work.total();
         queue.bound();
         self.waiting += 1;
@@ -253,7 +270,7 @@ impl<T> QueueSet<T> {
     pub fn finish(&mut self, seat: Seat, now: Duration) -> (Option<Lingering>, Vec<Dispatched<T>>) {
         self.sync(now);
         self.executing -= 1;
-        if let Some(queue) = seat.queue.map(|at| &mut self.queues[at]) {
+        if let Some(queue) = seat.of.map(|(at, _)| &mut self.queues[at]) {
             let took = now.saturating_sub(seat.begun).as_secs_f64();
             queue.next -= f64::from(seat.work.seats) * (SERVICE.as_secs_f64() - took);
             queue.bound();
@@ -262,7 +279,7 @@ impl<T> QueueSet<T> {
                 self.active -= 1;
             }
         }
-        let lingering = Lingering { queue: seat.queue, work: seat.work };
+        let lingering = Lingering { of: seat.of, work: seat.work };
         if seat.work.after > 0 && !seat.work.after_for.is_zero() {
             return (Some(lingering), self.dispatch());
         }
@@ -274,8 +291,14 @@ impl<T> QueueSet<T> {
         self.sync(now);
         let seats = lingering.seats();
         self.in_use -= seats;
-        if let Some(queue) = lingering.queue.map(|at| &mut self.queues[at]) {
-            queue.in_use -= seats;
+        if let Some((at, flow)) = lingering.of {
+            self.queues[at].in_use -= seats;
+            if let Entry::Occupied(mut entry) = self.in_use_by.entry(flow) {
+                *entry.get_mut() -= seats;
+                if *entry.get() == 0 {
+                    entry.remove();
+                }
+            }
         }
         self.note_demand();
         self.resize();
@@ -307,14 +330,16 @@ impl<T> QueueSet<T> {
     fn dispatch(&mut self) -> Vec<Dispatched<T>> {
         let mut dispatched = Vec::new();
         while self.waiting > 0 && self.in_use < self.limit.max(1) {
-            let Some(chosen) = self.next_queue() else { break };
-            let Some(first) = self.queues[chosen].requests.front() else { break };
-            if !self.has_room(first.work) {
-                break;
-            }
+            let held_back = |first: &Waiting<T>| self.is_held_back(first.flow, first.work);
+            let chosen = match self.next_queue(|_| true) {
+                Some((_, first)) if held_back(first) => self.next_queue(|first| self.has_none(first.flow)),
+                chosen => chosen,
+            };
+            let Some((chosen, _)) = chosen.filter(|(_, first)| self.has_room(first.work)) else { break };
             let Some(waiting) = self.queues[chosen].requests.pop_front() else { break };
+            self.robin = chosen;
             self.left(chosen, waiting.work);
-            let seat = self.occupy(Some(chosen), waiting.work);
+            let seat = self.occupy(Some((chosen, waiting.flow)), waiting.work);
             self.queues[chosen].bound();
             let waited = self.now.saturating_sub(waiting.arrived);
             dispatched.push(Dispatched { kept: waiting.kept, seat, waited });
@@ -322,21 +347,28 @@ impl<T> QueueSet<T> {
         dispatched
     }
 
-    /// The queue whose first request would end first in virtual time.
-    fn next_queue(&mut self) -> Option<usize> {
+    /// Among the queues whose first request is such, the one whose would end first in virtual time.
+    fn next_queue(&self, is_such: impl Fn(&Waiting<T>) -> bool) -> Option<(usize, &Waiting<T>)> {
         let count = self.queues.len();
-        let mut best: Option<(usize, f64)> = None;
+        let mut best: Option<(usize, &Waiting<T>, f64)> = None;
         for step in 1..=count {
             let at = (self.robin + step) % count;
-            let Some(first) = self.queues[at].requests.front() else { continue };
+            let Some(first) = self.queues[at].requests.front().filter(|first| is_such(first)) else { continue };
             let end = self.queues[at].next + first.work.total();
-            if best.is_none_or(|(_, earliest)| end < earliest) {
-                best = Some((at, end));
+            if best.is_none_or(|(.., earliest)| end < earliest) {
+                best = Some((at, first, end));
             }
         }
-        let (at, _) = best?;
-        self.robin = at;
-        Some(at)
+        best.map(|(at, first, _)| (at, first))
+    }
+
+    /// Would it take one of the last seats, though its flow has some?
+    fn is_held_back(&self, flow: u64, work: Work) -> bool {
+        self.in_use + work.most_seats() > self.limit - self.limit / KEPT && !self.has_none(flow)
+    }
+
+    fn has_none(&self, flow: u64) -> bool {
+        !self.in_use_by.contains_key(&flow)
     }
 
     fn has_room(&self, work: Work) -> bool {
@@ -344,16 +376,18 @@ impl<T> QueueSet<T> {
         if seats > self.limit { self.executing == 0 && self.in_use == 0 } else { self.in_use + seats <= self.limit }
     }
 
-    fn occupy(&mut self, queue: Option<usize>, work: Work) -> Seat {
+    fn occupy(&mut self, of: Option<(usize, u64)>, work: Work) -> Seat {
         self.executing += 1;
         self.in_use += work.most_seats();
-        if let Some(queue) = queue.map(|at| &mut self.queues[at]) {
+        if let Some((at, flow)) = of {
+            *self.in_use_by.entry(flow).or_default() += work.most_seats();
+            let queue = &mut self.queues[at];
             queue.executing += 1;
             queue.in_use += work.most_seats();
             queue.next += work.total();
         }
         self.note_demand();
-        Seat { queue, work, begun: self.now }
+        Seat { of, work, begun: self.now }
     }
 
     /// The queue of the flow's hand with the least work waiting; among equals they take turns.
@@ -374,7 +408,7 @@ impl<T> QueueSet<T> {
         self.now = self.now.max(now);
         self.demand.pass(passed);
         if self.active > 0 {
-            let served = f64::from((self.in_use + self.waiting_seats).min(self.limit));
+            let served = f64::from(self.in_use.min(self.limit));
             self.r += passed * served / self.active as f64;
         }
     }
@@ -420,7 +454,7 @@ impl<T> QueueSet<T> {
 /// The seats of a request that has been answered and still has work to do.
 #[derive(Debug, PartialEq)]
 pub struct Lingering {
-    queue: Option<usize>,
+    of: Option<(usize, u64)>,
     work: Work,
 }
 

@@ -144,6 +144,29 @@ fn a_quiet_flow_hardly_waits() {
     assert!(slowest <= millis(12), "{slowest:?}");
 }
 
+/// A flood of requests that take long leaves seats for others, and takes all there are if it comes alone but for the last
+/// quarter.
+#[test]
+fn a_flood_leaves_seats_free() {
+    let mut simulation = Simulation::new(QUEUES, 8, |flow| (millis(if flow == 1 { 1000 } else { 1 }), Work::of(1)));
+    for _ in 0..100 {
+        assert!(simulation.arrive(1));
+    }
+    assert_eq!(simulation.set.figures().in_use, 6);
+    for _ in 0..50 {
+        let arrived = simulation.now;
+        assert!(simulation.arrive(2));
+        assert_eq!(simulation.step(), Some(2), "it went at once");
+        assert_eq!(simulation.now - arrived, millis(1));
+    }
+    // Two quiet flows find a seat each; the second request of one waits as the flood does.
+    for flow in [2, 3, 3] {
+        assert!(simulation.arrive(flow));
+    }
+    let figures = simulation.set.figures();
+    assert_eq!((figures.in_use, figures.waiting), (8, 95));
+}
+
 #[test]
 fn what_finds_no_place_is_refused() {
     let mut simulation = Simulation::new(Response::Reject, 3, |_| (millis(5), Work::of(1)));

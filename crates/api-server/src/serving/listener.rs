@@ -1,17 +1,21 @@
-//! Connections: accepting them, speaking HTTP/1.1 or HTTP/2 on them, and ending them in order.
+//! Connections: accepting them, speaking HTTP/1.1 or HTTP/2 on them in turn, and ending them in order.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
 };
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::Handle,
+};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::turns::{InTurn, Streams, Turns};
 use crate::{authentication::client_certificate::Presented, body::Body};
 
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
@@ -46,6 +50,7 @@ pub async fn serve<H: Handler>(
 ) {
     let acceptor = TlsAcceptor::from(config);
     let graceful = GracefulShutdown::new();
+    let turns = Turns::new(Handle::current().metrics().num_workers());
     loop {
         let (stream, address) = tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -61,26 +66,28 @@ pub async fn serve<H: Handler>(
         };
         let _ = stream.set_nodelay(true);
         let (acceptor, handler, watcher) = (acceptor.clone(), handler.clone(), graceful.watcher());
-        tokio::spawn(async move {
+        let connection = turns.connection(address.ip());
+        let streams = Streams(connection.clone());
+        tokio::spawn(InTurn::new(connection, async move {
             let Some((tls, peer)) = handshake(acceptor, stream, address).await else { return };
             let service = service_fn(move |request| {
                 let answer = handler.clone().handle(peer.clone(), request);
                 async move { Ok::<_, std::convert::Infallible>(answer.await) }
             });
-            let builder = builder(&tls);
+            let builder = builder(&tls, streams);
             let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
             if let Err(error) = watcher.watch(connection).await {
                 tracing::debug!(%error, %address, "connection ended");
             }
-        });
+        }));
     }
     drop(listener);
     let _ = tokio::time::timeout(grace, graceful.shutdown()).await;
 }
 
 /// How to serve a connection: as its TLS handshake settled. Waiting for its first bytes to tell would have no end.
-fn builder(tls: &Tls) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn builder(tls: &Tls, streams: Streams) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADER_BYTES * 4);
     builder
         .http2()

@@ -4,6 +4,7 @@ pub mod authority;
 pub mod kubeconfig;
 mod listener;
 mod tls;
+pub(crate) mod turns;
 
 pub use listener::{Handler, Peer, serve};
 pub use tls::{ServerCertificate, server_config};

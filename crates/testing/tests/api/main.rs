@@ -25,6 +25,7 @@ mod own_endpoints;
 mod sharing;
 mod stream_protocols;
 mod streams;
+mod turns;
 mod watches;
 mod writes;
 

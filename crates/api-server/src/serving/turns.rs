@@ -1,0 +1,342 @@
+//! Turns: whoever has many connections does not fill the processors before those who have few.
+//!
+//! Every connection is a task, and so is every stream of an HTTP/2 connection. Tasks with something to do are polled in the
+//! order in which that came, so a user who sends on 200 connections would have 200 requests before everybody else's. The
+//! queues of priority and fairness do not help: most requests are answered within one poll, and never meet there.
+//!
+//! So a poll takes a turn. The tasks of one user share a lane with a few turns for each thread that polls; the others stand in
+//! line. A turn that was used rests until its thread has polled everything else that is ready, and has asked the network
+//! what came in meanwhile; then it is given to the first in line. So no thread is ever idle for lack of turns, and whoever has
+//! something to do waits for a few polls of a flood, however many connections that has.
+//!
+//! Before somebody is known, the lane is that of the address they come from: handshakes take turns as well. Administrators
+//! have a lane without end. A lane with no more tasks than turns costs one look at a number.
+//!
+//! What holds in every lane: turns that are free, held in a poll, at rest, and given to a task that was woken for it are
+//! together as many as the lane has; nobody stands in line while one is free. A task that ends gives back what it has and
+//! leaves the line.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    net::IpAddr,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker, ready},
+};
+
+use arc_swap::ArcSwap;
+use hyper::rt::Executor;
+use pin_project_lite::pin_project;
+
+use crate::{authorization::MASTERS, context::User};
+
+/// The turns of a lane for each thread. With more, a flood costs less to serve; with fewer, it costs others less time.
+const FOR_EACH_THREAD: usize = 2;
+/// How many pieces of a long answer are made in one turn. They have 64 KiB, which takes about 30 µs.
+const PIECES: u32 = 2;
+
+/// The lanes of a server.
+pub struct Turns {
+    /// The turns of each lane.
+    each: usize,
+    lanes: Mutex<HashMap<Whose, Weak<Lane>>>,
+}
+
+/// Whose tasks take turns among themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Whose {
+    /// Nobody is known yet on a connection from here.
+    Address(IpAddr),
+    User(String),
+    Administrators,
+}
+
+impl Whose {
+    fn is_user(&self, user: &User) -> bool {
+        match self {
+            Self::Address(_) => false,
+            Self::User(name) => *name == user.name && !user.is_in(MASTERS),
+            Self::Administrators => user.is_in(MASTERS),
+        }
+    }
+}
+
+impl From<&User> for Whose {
+    fn from(user: &User) -> Self {
+        if user.is_in(MASTERS) { Self::Administrators } else { Self::User(user.name.clone()) }
+    }
+}
+
+struct Lane {
+    turns: Arc<Turns>,
+    whose: Whose,
+    each: usize,
+    tasks: AtomicUsize,
+    line: Mutex<Line>,
+}
+
+/// Who waits for a turn of a lane, by number, in the order in which they came. Whoever is called is no longer here.
+struct Line {
+    free: usize,
+    resting: usize,
+    next: u64,
+    waiting: BTreeMap<u64, Waker>,
+}
+
+/// A connection, and whose it is as far as that is known.
+pub struct Connection(ArcSwap<Lane>);
+
+impl Turns {
+    /// For a runtime with so many threads.
+    pub fn new(threads: usize) -> Arc<Self> {
+        Arc::new(Self { each: threads.max(1) * FOR_EACH_THREAD, lanes: Mutex::default() })
+    }
+
+    pub fn connection(self: &Arc<Self>, from: IpAddr) -> Arc<Connection> {
+        Arc::new(Connection(ArcSwap::new(self.lane(Whose::Address(from)))))
+    }
+
+    fn lane(self: &Arc<Self>, whose: Whose) -> Arc<Lane> {
+        let mut lanes = self.lanes();
+        if let Some(lane) = lanes.get(&whose).and_then(Weak::upgrade) {
+            return lane;
+        }
+        let each = if whose == Whose::Administrators { usize::MAX } else { self.each };
+        let line = Line { free: each, resting: 0, next: 0, waiting: BTreeMap::new() };
+        let (turns, tasks) = (self.clone(), AtomicUsize::new(0));
+        let lane = Arc::new(Lane { turns, whose: whose.clone(), each, tasks, line: Mutex::new(line) });
+        lanes.insert(whose, Arc::downgrade(&lane));
+        lane
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<Whose, Weak<Lane>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lane {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A turn was used. It rests until everything else that is ready was polled.
+    fn rest(self: &Arc<Self>) {
+        self.line().resting += 1;
+        // This wakes the lane once, or once for several turns.
+        wake_behind_others(&Waker::from(self.clone()));
+    }
+
+    /// Calls as many as there are turns for.
+    fn pass_on(&self, turns: impl FnOnce(&mut Line) -> usize) {
+        let mut called = Vec::new();
+        {
+            let mut line = self.line();
+            for _ in 0..turns(&mut line) {
+                match line.waiting.pop_first() {
+                    Some((_, waker)) => called.push(waker),
+                    None => line.free += 1,
+                }
+            }
+        }
+        called.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The rest of its turns is over.
+impl Wake for Lane {
+    fn wake(self: Arc<Self>) {
+        self.pass_on(|line| std::mem::take(&mut line.resting));
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let mut lanes = self.turns.lanes();
+        // Somebody may have made another one meanwhile.
+        if lanes.get(&self.whose).is_some_and(|lane| lane.strong_count() == 0) {
+            lanes.remove(&self.whose);
+        }
+    }
+}
+
+/// Wakes after whatever is ready was polled, and the network was asked what else is.
+fn wake_behind_others(waker: &Waker) {
+    let mut later = pin!(tokio::task::yield_now());
+    let _ = later.as_mut().poll(&mut Context::from_waker(waker));
+}
+
+/// A task's place in a lane.
+struct Place {
+    connection: Arc<Connection>,
+    lane: Arc<Lane>,
+    /// Its number in the line. If that is no longer there, the task has a turn.
+    number: Option<u64>,
+}
+
+/// The right to be polled now, which was used when it is dropped.
+struct Turn(Option<Arc<Lane>>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(lane) = self.0.take() {
+            lane.rest();
+        }
+    }
+}
+
+impl Place {
+    fn new(connection: Arc<Connection>) -> Self {
+        let lane = connection.0.load_full();
+        lane.tasks.fetch_add(1, Ordering::Relaxed);
+        Self { connection, lane, number: None }
+    }
+
+    fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<Turn> {
+        if let Some(number) = self.number {
+            if let Some(waker) = self.lane.line().waiting.get_mut(&number) {
+                waker.clone_from(cx.waker());
+                return Poll::Pending;
+            }
+            self.number = None;
+            return Poll::Ready(Turn(Some(self.lane.clone())));
+        }
+        self.follow();
+        if self.lane.tasks.load(Ordering::Relaxed) <= self.lane.each {
+            return Poll::Ready(Turn(None));
+        }
+        let mut line = self.lane.line();
+        if line.free > 0 {
+            line.free -= 1;
+            return Poll::Ready(Turn(Some(self.lane.clone())));
+        }
+        let number = line.next;
+        line.next += 1;
+        line.waiting.insert(number, cx.waker().clone());
+        self.number = Some(number);
+        Poll::Pending
+    }
+
+    /// Goes over to the lane of the user who was seen last on the connection.
+    fn follow(&mut self) {
+        let lane = self.connection.0.load();
+        if !Arc::ptr_eq(&lane, &self.lane) {
+            lane.tasks.fetch_add(1, Ordering::Relaxed);
+            self.lane.tasks.fetch_sub(1, Ordering::Relaxed);
+            self.lane = lane.clone();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.lane.tasks.fetch_sub(1, Ordering::Relaxed);
+        if let Some(number) = self.number {
+            let waker = self.lane.line().waiting.remove(&number);
+            if waker.is_none() {
+                self.lane.pass_on(|_| 1);
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// A task of a connection, which is polled when it has a turn.
+    pub struct InTurn<F> {
+        #[pin]
+        task: F,
+        place: Place,
+    }
+}
+
+impl<F> InTurn<F> {
+    pub fn new(connection: Arc<Connection>, task: F) -> Self {
+        Self { task, place: Place::new(connection) }
+    }
+}
+
+impl<F: Future> Future for InTurn<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _turn = ready!(this.place.poll_turn(cx));
+        let _polling = Polling::begin(&this.place.connection);
+        this.task.poll(cx)
+    }
+}
+
+/// Runs the streams of an HTTP/2 connection, in turn.
+#[derive(Clone)]
+pub struct Streams(pub Arc<Connection>);
+
+impl<F> Executor<F> for Streams
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        tokio::spawn(InTurn::new(self.0.clone(), stream));
+    }
+}
+
+thread_local! {
+    static POLLED: RefCell<Option<Polled>> = const { RefCell::new(None) };
+}
+
+/// The connection that this thread polls, and how many pieces of answers it has made in this turn.
+struct Polled {
+    connection: Arc<Connection>,
+    pieces: u32,
+}
+
+/// Until this is dropped, a connection is polled.
+struct Polling;
+
+impl Polling {
+    fn begin(connection: &Arc<Connection>) -> Self {
+        POLLED.set(Some(Polled { connection: connection.clone(), pieces: 0 }));
+        Self
+    }
+}
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        POLLED.set(None);
+    }
+}
+
+/// The connection that is being polled is one of this user.
+pub fn identified(user: &User) {
+    POLLED.with_borrow(|polled| {
+        let Some(Polled { connection, .. }) = polled else { return };
+        let lane = connection.0.load();
+        if !lane.whose.is_user(user) {
+            connection.0.store(lane.turns.lane(user.into()));
+        }
+    });
+}
+
+/// May another piece of a long answer be made? If enough were made in this turn, the next one goes on with it.
+pub fn poll_piece(cx: &Context<'_>) -> Poll<()> {
+    let spent = POLLED.with_borrow_mut(|polled| match polled {
+        Some(polled) if polled.pieces == PIECES => true,
+        Some(polled) => {
+            polled.pieces += 1;
+            false
+        }
+        // Not on a connection.
+        None => false,
+    });
+    if spent {
+        wake_behind_others(cx.waker());
+        return Poll::Pending;
+    }
+    Poll::Ready(())
+}

@@ -1,0 +1,271 @@
+//! Turns are neither made nor lost, nobody is forgotten, and a flood of one user keeps nobody else waiting.
+
+use std::{net::Ipv4Addr, sync::atomic::AtomicBool, task::Wake, time::Duration};
+
+use proptest::prelude::*;
+use tokio::sync::{Notify, mpsc};
+
+use super::*;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const THREADS: usize = 1;
+const EACH: usize = THREADS * FOR_EACH_THREAD;
+
+fn user(name: &str) -> User {
+    User { name: name.into(), ..User::default() }
+}
+
+/// A connection of somebody who is known.
+fn connection_of(turns: &Arc<Turns>, user: &User) -> Arc<Connection> {
+    let connection = turns.connection(HERE);
+    let _polling = Polling::begin(&connection);
+    identified(user);
+    connection
+}
+
+/// A task of the model: it is polled when it is woken, and sees what happened when it has a turn.
+struct Task {
+    connection: Arc<Connection>,
+    place: Place,
+    woken: Arc<Woken>,
+    /// Something happened that the task has not seen.
+    missed: bool,
+    /// It is being polled.
+    turn: Option<Turn>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Task {
+    fn new(turns: &Arc<Turns>) -> Self {
+        let connection = turns.connection(HERE);
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        Self { place: Place::new(connection.clone()), connection, woken, missed: true, turn: None }
+    }
+
+    fn happens(&mut self) {
+        self.missed = true;
+        self.woken.clone().wake();
+    }
+
+    /// What a runtime does with a task that was woken.
+    fn poll(&mut self) {
+        if self.turn.is_none() && self.woken.0.swap(false, Ordering::Relaxed) {
+            let waker = Waker::from(self.woken.clone());
+            if let Poll::Ready(turn) = self.place.poll_turn(&Context::from_waker(&waker)) {
+                self.turn = Some(turn);
+                self.missed = false;
+            }
+        }
+    }
+
+    /// Has it been given a turn, or is it using one?
+    fn has_turn_of(&self, lane: &Lane) -> bool {
+        let held = self.turn.as_ref().and_then(|turn| turn.0.as_ref()).is_some_and(|of| std::ptr::eq(&**of, lane));
+        let given = |number: u64| !self.place.lane.line().waiting.contains_key(&number);
+        held || std::ptr::eq(&*self.place.lane, lane) && self.place.number.is_some_and(given)
+    }
+}
+
+fn check(turns: &Turns, tasks: &[Task]) -> Result<(), TestCaseError> {
+    let lanes: Vec<Arc<Lane>> = turns.lanes().values().filter_map(Weak::upgrade).collect();
+    for lane in &lanes {
+        let members = tasks.iter().filter(|task| Arc::ptr_eq(&task.place.lane, lane)).count();
+        prop_assert_eq!(lane.tasks.load(Ordering::Relaxed), members);
+        let taken = tasks.iter().filter(|task| task.has_turn_of(lane)).count();
+        let line = lane.line();
+        if lane.whose != Whose::Administrators {
+            prop_assert_eq!(line.free + line.resting + taken, EACH, "turns are neither made nor lost");
+        }
+        prop_assert!(line.waiting.is_empty() || line.free == 0, "nobody waits while a turn is free");
+    }
+    Ok(())
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Connects,
+    Happens(prop::sample::Index),
+    Polls(prop::sample::Index),
+    Identifies(prop::sample::Index, u8),
+    Returns(prop::sample::Index),
+    Goes(prop::sample::Index),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let any = any::<prop::sample::Index>;
+    let step = prop_oneof![
+        2 => Just(Step::Connects),
+        4 => any().prop_map(Step::Happens),
+        8 => any().prop_map(Step::Polls),
+        2 => (any(), 0..4u8).prop_map(|(which, user)| Step::Identifies(which, user)),
+        6 => any().prop_map(Step::Returns),
+        1 => any().prop_map(Step::Goes),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn turns_are_conserved_and_nobody_is_forgotten(steps in steps()) {
+        let turns = Turns::new(THREADS);
+        let mut tasks: Vec<Task> = (0..4).map(|_| Task::new(&turns)).collect();
+        for step in steps {
+            let count = tasks.len();
+            match step {
+                Step::Connects => tasks.push(Task::new(&turns)),
+                _ if count == 0 => {}
+                Step::Happens(which) => tasks[which.index(count)].happens(),
+                Step::Polls(which) => tasks[which.index(count)].poll(),
+                Step::Identifies(which, name) => {
+                    // In the middle of a poll, as requests are authenticated there.
+                    let task = &tasks[which.index(count)];
+                    if task.turn.is_some() {
+                        let groups = if name == 0 { vec![MASTERS.to_owned()] } else { Vec::new() };
+                        let _polling = Polling::begin(&task.connection);
+                        identified(&User { name: name.to_string(), groups, ..User::default() });
+                    }
+                }
+                Step::Returns(which) => drop(tasks[which.index(count)].turn.take()),
+                // Whatever it was doing.
+                Step::Goes(which) => drop(tasks.swap_remove(which.index(count))),
+            }
+            check(&turns, &tasks)?;
+        }
+        for _ in 0..tasks.len() * 2 {
+            for task in &mut tasks {
+                task.turn = None;
+                task.poll();
+                task.turn = None;
+            }
+        }
+        check(&turns, &tasks)?;
+        prop_assert!(tasks.iter().all(|task| !task.missed), "somebody was not told");
+        tasks.clear();
+        prop_assert!(turns.lanes().is_empty(), "lanes end with their tasks");
+    }
+}
+
+/// Real threads: tasks that wake each other, and some that are ended in the middle.
+#[test]
+fn no_wakeup_is_lost_between_threads() {
+    const TASKS: usize = 40;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
+    runtime.block_on(async {
+        let turns = Turns::new(THREADS);
+        let connection = connection_of(&turns, &user("many"));
+        let (polled, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..TASKS).map(|_| mpsc::unbounded_channel::<u32>()).unzip();
+        let tasks: Vec<_> = receivers
+            .into_iter()
+            .enumerate()
+            .map(|(i, mut receiver)| {
+                let next = senders[(i + 1) % TASKS].clone();
+                let (polled, most) = (polled.clone(), most.clone());
+                let mut work = Box::pin(async move {
+                    while let Some(left) = receiver.recv().await {
+                        if left == 0 {
+                            return;
+                        }
+                        let _ = next.send(left - 1);
+                    }
+                });
+                let task = std::future::poll_fn(move |cx| {
+                    most.fetch_max(polled.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    let outcome = work.as_mut().poll(cx);
+                    polled.fetch_sub(1, Ordering::SeqCst);
+                    outcome
+                });
+                InTurn::new(connection.clone(), task)
+            })
+            .collect();
+        let idle: Vec<_> = (0..TASKS).map(|_| InTurn::new(connection.clone(), std::future::pending::<()>())).collect();
+        let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+        for task in idle.into_iter().map(tokio::spawn) {
+            task.abort();
+        }
+        for sender in &senders {
+            // Each is handed on until somebody has nothing left to hand on, and ends with it.
+            let _ = sender.send(2000);
+        }
+        drop(senders);
+        for task in tasks {
+            tokio::time::timeout(Duration::from_secs(120), task).await.expect("everybody ends").unwrap();
+        }
+        assert!(most.load(Ordering::SeqCst) <= EACH, "{most:?}");
+    });
+}
+
+/// The polls of a flood between the moment when somebody else has something to do and the moment when it is done. As many
+/// as the flood has tasks, if nobody took turns.
+#[tokio::test]
+async fn others_are_polled_between_the_polls_of_a_flood() {
+    let turns = Turns::new(THREADS);
+    let (flood, other) = (connection_of(&turns, &user("mallory")), connection_of(&turns, &user("alice")));
+    let (polls, ready) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    for _ in 0..200 {
+        let polls = polls.clone();
+        // Always ready again.
+        let busy = std::future::poll_fn(move |cx| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        Streams(flood.clone()).execute(busy);
+    }
+    let (counted, told) = (polls.clone(), ready.clone());
+    let quiet = tokio::spawn(InTurn::new(other, async move {
+        told.notified().await;
+        counted.load(Ordering::Relaxed)
+    }));
+    while polls.load(Ordering::Relaxed) < 1000 {
+        tokio::task::yield_now().await;
+    }
+    let before = polls.load(Ordering::Relaxed);
+    ready.notify_one();
+    let between = quiet.await.unwrap() - before;
+    assert!(between <= 2 * EACH, "{between} polls of the flood came first");
+}
+
+/// A list of many objects does not take longer than others can wait.
+#[tokio::test]
+async fn a_long_answer_takes_several_turns() {
+    let turns = Turns::new(THREADS);
+    let connection = connection_of(&turns, &user("alice"));
+    let polls = Arc::new(AtomicUsize::new(0));
+    let counted = polls.clone();
+    let mut left = 10 * PIECES;
+    let answer = std::future::poll_fn(move |cx| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        while left > 0 {
+            ready!(poll_piece(cx));
+            left -= 1;
+        }
+        Poll::Ready(())
+    });
+    tokio::spawn(InTurn::new(connection, answer)).await.unwrap();
+    assert_eq!(polls.load(Ordering::Relaxed), 10);
+    // In this process nobody counts.
+    let cx = Context::from_waker(Waker::noop());
+    assert!((0..100).all(|_| poll_piece(&cx).is_ready()));
+}
+
+#[test]
+fn administrators_never_wait() {
+    let turns = Turns::new(THREADS);
+    let admin = User { name: "root".into(), groups: vec![MASTERS.into()], ..User::default() };
+    let connection = connection_of(&turns, &admin);
+    let mut places: Vec<Place> = (0..100).map(|_| Place::new(connection.clone())).collect();
+    let cx = Context::from_waker(Waker::noop());
+    let all: Vec<_> = places.iter_mut().map(|place| place.poll_turn(&cx)).collect();
+    assert!(all.iter().all(Poll::is_ready));
+}
