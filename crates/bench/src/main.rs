@@ -3,22 +3,25 @@
 
 #![allow(clippy::print_stdout, reason = "figures are for people to read")]
 
+mod flood;
 mod load;
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use load::{Load, Row, kubeconfig::Cluster};
 
 /// Load an API server, and measure what each request takes and costs
 #[derive(Parser)]
-#[command(name = "bench")]
+#[command(name = "bench", args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The server, and a user with a client certificate who may do everything
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    kubeconfig: Option<PathBuf>,
     /// The server's processes on this machine, with its store's, to measure their CPU and memory
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     server_pid: Vec<u32>,
@@ -51,25 +54,51 @@ struct Arguments {
     rows: Vec<Row>,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    Flood(flood::Arguments),
+    #[command(hide = true)]
+    FloodClient(flood::client::Arguments),
+}
+
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let cluster = Cluster::read(&arguments.kubeconfig)
-        .with_context(|| format!("cannot use the kubeconfig {}", arguments.kubeconfig.display()))?;
-    let rows = if arguments.rows.is_empty() { Row::value_variants().to_vec() } else { arguments.rows };
-    let load = Load {
-        cluster,
-        processes: arguments.server_pid,
-        connections: arguments.connections.max(1),
-        patchers: arguments.patchers.max(1),
-        watchers: arguments.watchers,
-        idle: arguments.idle,
-        objects: arguments.objects.max(1),
-        rounds: arguments.rounds.max(1),
-        lasts: Duration::from_secs_f64(arguments.seconds),
-        namespace: arguments.namespace,
-    };
+    if let Some(Command::FloodClient(client)) = &arguments.command {
+        client.step_back()?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let report = runtime.block_on(load.run(&rows))?;
-    print!("{report}");
-    Ok(())
+    runtime.block_on(async {
+        match &arguments.command {
+            Some(Command::Flood(flood)) => print!("{}", flood.run().await?),
+            Some(Command::FloodClient(client)) => client.run().await?,
+            None => {
+                let rows = match arguments.rows.as_slice() {
+                    [] => Row::value_variants(),
+                    chosen => chosen,
+                };
+                print!("{}", arguments.load()?.run(rows).await?);
+            }
+        }
+        Ok(())
+    })
+}
+
+impl Arguments {
+    fn load(&self) -> anyhow::Result<Load> {
+        let kubeconfig = self.kubeconfig.as_ref().context("--kubeconfig says which server")?;
+        let cluster =
+            Cluster::read(kubeconfig).with_context(|| format!("cannot use the kubeconfig {}", kubeconfig.display()))?;
+        Ok(Load {
+            cluster,
+            processes: self.server_pid.clone(),
+            connections: self.connections.max(1),
+            patchers: self.patchers.max(1),
+            watchers: self.watchers,
+            idle: self.idle,
+            objects: self.objects.max(1),
+            rounds: self.rounds.max(1),
+            lasts: Duration::from_secs_f64(self.seconds),
+            namespace: self.namespace.clone(),
+        })
+    }
 }

@@ -1,10 +1,11 @@
 //! HTTP/1.1 over TLS with as little work as possible: requests are bytes made beforehand, answers are counted and thrown
 //! away.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use anyhow::{Context, bail, ensure};
 use memchr::memmem;
+use rustls::ClientConfig;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -32,9 +33,18 @@ enum Length {
 
 impl Connection {
     pub async fn open(cluster: &Cluster) -> anyhow::Result<Self> {
+        Self::with(cluster, &cluster.tls).await
+    }
+
+    /// Without a certificate, for those who come with a token.
+    pub async fn open_as_nobody(cluster: &Cluster) -> anyhow::Result<Self> {
+        Self::with(cluster, &cluster.tls_of_nobody).await
+    }
+
+    async fn with(cluster: &Cluster, tls: &Arc<ClientConfig>) -> anyhow::Result<Self> {
         let tcp = TcpStream::connect(cluster.address).await?;
         tcp.set_nodelay(true)?;
-        let stream = TlsConnector::from(cluster.tls.clone()).connect(cluster.name.clone(), tcp).await?;
+        let stream = TlsConnector::from(tls.clone()).connect(cluster.name.clone(), tcp).await?;
         Ok(Self { stream, buffer: vec![0; BUFFER].into(), from: 0, to: 0 })
     }
 
@@ -45,11 +55,23 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// Sends a request and hands its answer on as it comes, for as long as it lasts.
-    pub async fn stream(&mut self, request: &[u8], code: u16, take: impl FnMut(&[u8])) -> anyhow::Result<()> {
+    /// Sends a request and reads its answer, whatever it is.
+    pub async fn ask(&mut self, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
+        let mut body = Vec::new();
+        let (code, length) = self.send(request).await?;
+        self.body(length, |chunk| body.extend_from_slice(chunk)).await?;
+        Ok((code, body))
+    }
+
+    async fn send(&mut self, request: &[u8]) -> anyhow::Result<(u16, Length)> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
-        let (got, length) = self.head().await?;
+        self.head().await
+    }
+
+    /// Sends a request and hands its answer on as it comes, for as long as it lasts.
+    pub async fn stream(&mut self, request: &[u8], code: u16, take: impl FnMut(&[u8])) -> anyhow::Result<()> {
+        let (got, length) = self.send(request).await?;
         if got != code {
             let mut text = Vec::new();
             self.body(length, |chunk| text.extend_from_slice(chunk)).await?;

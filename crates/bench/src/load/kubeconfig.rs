@@ -18,6 +18,8 @@ pub struct Cluster {
     pub address: SocketAddr,
     pub name: ServerName<'static>,
     pub tls: Arc<ClientConfig>,
+    /// The same without the user's certificate.
+    pub tls_of_nobody: Arc<ClientConfig>,
 }
 
 impl Cluster {
@@ -42,11 +44,12 @@ impl Cluster {
         let certificate = data(user, "client-certificate", folder)?;
         let certificates = CertificateDer::pem_slice_iter(&certificate).collect::<Result<Vec<_>, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(&data(user, "client-key", folder)?)?;
-        let tls = ClientConfig::builder_with_provider(Arc::new(as_go_offers()))
+        let trusting = ClientConfig::builder_with_provider(Arc::new(as_go_offers()))
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(certificates, key)?;
-        Ok(Self { address, name: ServerName::try_from(host.to_owned())?, tls: Arc::new(tls) })
+            .with_root_certificates(roots);
+        let tls_of_nobody = Arc::new(trusting.clone().with_no_client_auth());
+        let tls = Arc::new(trusting.with_client_auth_cert(certificates, key)?);
+        Ok(Self { address, name: ServerName::try_from(host.to_owned())?, tls, tls_of_nobody })
     }
 }
 

@@ -1,10 +1,10 @@
 //! The load: rows of the same kind of request, from many connections at once, each waiting for its answer before it
 //! sends the next.
 
-mod connection;
+pub mod connection;
 pub mod kubeconfig;
-mod report;
-mod requests;
+pub mod report;
+pub mod requests;
 mod watching;
 
 use std::{

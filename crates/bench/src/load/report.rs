@@ -37,8 +37,8 @@ impl Report {
         self.lines.push([
             name.to_owned(),
             format!("{:.0}", count as f64 / seconds),
-            percentile(&measured.took, 50),
-            percentile(&measured.took, 99),
+            shown(&measured.took, 50),
+            shown(&measured.took, 99),
             if measured.cpu.is_zero() { "-".to_owned() } else { format!("{cpu:.0}") },
             format!("{:.1}", measured.bytes as f64 / seconds / 1e6),
         ]);
@@ -50,26 +50,39 @@ impl Report {
 }
 
 /// In milliseconds, of sorted microseconds.
-fn percentile(sorted: &[u32], percent: usize) -> String {
+pub fn percentile(sorted: &[u32], percent: usize) -> Option<f64> {
     let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-    sorted.get(at).map_or("-".to_owned(), |micros| format!("{:.2}", f64::from(*micros) / 1000.0))
+    sorted.get(at).map(|micros| f64::from(*micros) / 1000.0)
+}
+
+pub fn shown(sorted: &[u32], percent: usize) -> String {
+    percentile(sorted, percent).map_or("-".to_owned(), |millis| format!("{millis:.2}"))
+}
+
+/// Lines of equal length, the first of which is the head. Columns are as wide as they must be.
+pub fn write_table<const N: usize>(f: &mut fmt::Formatter<'_>, lines: &[[String; N]]) -> fmt::Result {
+    let width = |i: usize| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    for line in lines {
+        for (i, (cell, width)) in line.iter().zip(widths).enumerate() {
+            // What it is about, then figures.
+            match i {
+                0 => write!(f, "{cell:<width$}")?,
+                _ => write!(f, "  {cell:>width$}")?,
+            }
+        }
+        writeln!(f)?;
+    }
+    Ok(())
 }
 
 const HEAD: [&str; 6] = ["what", "per second", "p50 ms", "p99 ms", "server CPU µs each", "MB/s read"];
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = HEAD.map(str::to_owned);
-        let all = || std::iter::once(&head).chain(&self.lines);
-        let widths: Vec<usize> =
-            (0..HEAD.len()).map(|i| all().map(|line| line[i].chars().count()).max().unwrap_or(0)).collect();
-        for line in all() {
-            write!(f, "{:<width$}", line[0], width = widths[0])?;
-            for (cell, width) in line.iter().zip(&widths).skip(1) {
-                write!(f, "  {cell:>width$}")?;
-            }
-            writeln!(f)?;
-        }
+        let mut lines = vec![HEAD.map(str::to_owned)];
+        lines.extend_from_slice(&self.lines);
+        write_table(f, &lines)?;
         self.remarks.iter().try_for_each(|remark| writeln!(f, "{remark}"))
     }
 }

@@ -33,7 +33,7 @@ impl Requests {
         let each = |method: &str| -> Vec<_> {
             (0..objects).map(|i| request(method, host, &format!("{collection}/{}", name(i)), "", b"")).collect()
         };
-        let create = |i: usize| request("POST", host, &collection, "application/json", &object(i));
+        let create = |i: usize| request("POST", host, &collection, "Content-Type: application/json\r\n", &object(i));
         Self {
             create: (0..objects).map(create).collect(),
             get: each("GET"),
@@ -51,7 +51,7 @@ impl Requests {
     pub fn patch(&self, object: usize, number: usize) -> Vec<u8> {
         let path = format!("{}/{}", self.collection, name(object));
         let body = format!(r#"{{"data":{{"patched":"{number:0DIGITS$}"}}}}"#);
-        request("PATCH", &self.host, &path, "application/merge-patch+json", body.as_bytes())
+        request("PATCH", &self.host, &path, "Content-Type: application/merge-patch+json\r\n", body.as_bytes())
     }
 
     pub fn watch(&self, from: &str) -> Vec<u8> {
@@ -60,28 +60,37 @@ impl Requests {
     }
 }
 
-fn name(i: usize) -> String {
+/// The name of an object.
+pub fn name(i: usize) -> String {
     format!("{APP}-{i:05}")
 }
 
 fn object(i: usize) -> Vec<u8> {
+    object_named(&name(i), i)
+}
+
+/// The same under another name.
+pub fn object_named(name: &str, i: usize) -> Vec<u8> {
     let payload: String = (0..PAYLOAD_BYTES).map(|at| char::from(b'a' + ((i * 31 + at * 7) % 26) as u8)).collect();
     let rare = if i.is_multiple_of(RARE) { "yes" } else { "no" };
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name(i), "labels": {"app": APP, "rare": rare}},
+        "metadata": {"name": name, "labels": {"app": APP, "rare": rare}},
         "data": {"payload": payload},
     });
     object.to_string().into_bytes()
 }
 
-fn request(method: &str, host: &str, path: &str, content: &str, body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256 + body.len());
+/// `headers` are whole lines.
+pub fn request(method: &str, host: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256 + headers.len() + body.len());
     // Writing to memory cannot fail.
-    let _ =
-        write!(out, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: bench\r\nAccept: application/json\r\n");
-    if !content.is_empty() {
-        let _ = write!(out, "Content-Type: {content}\r\nContent-Length: {}\r\n", body.len());
+    let _ = write!(
+        out,
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: bench\r\nAccept: application/json\r\n{headers}"
+    );
+    if !body.is_empty() {
+        let _ = write!(out, "Content-Length: {}\r\n", body.len());
     }
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);

@@ -1,0 +1,145 @@
+//! The process that floods: one tenant on many connections, each sending its next request as soon as it has its answer.
+
+use std::{
+    io::{Read, Write},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use tokio::task::JoinSet;
+
+use super::tenants::Caller;
+use crate::load::{connection::Connection, kubeconfig::Cluster, requests};
+
+/// The environment variable with the tenant's token.
+pub const TOKEN: &str = "BENCH_TOKEN";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Read objects one by one
+    Get,
+    /// List them all
+    List,
+    /// Create an object and delete it again
+    Create,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Create => "create",
+        }
+    }
+}
+
+/// Flood until standard input ends
+#[derive(Args)]
+pub struct Arguments {
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    #[arg(long)]
+    namespace: String,
+    #[arg(long, value_enum)]
+    kind: Kind,
+    #[arg(long)]
+    connections: usize,
+    #[arg(long)]
+    objects: usize,
+    #[arg(long)]
+    from_afar: bool,
+}
+
+#[derive(Default)]
+struct Counts {
+    stop: AtomicBool,
+    served: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Arguments {
+    pub async fn run(&self) -> anyhow::Result<()> {
+        let cluster = Cluster::read(&self.kubeconfig)?;
+        let token = std::env::var(TOKEN).context("whose flood is it?")?;
+        let caller = Caller::new(&cluster, &self.namespace, &token);
+        let counts = Arc::new(Counts::default());
+        let mut tasks = JoinSet::new();
+        for number in 0..self.connections.max(1) {
+            let connection = Connection::open_as_nobody(&cluster).await?;
+            tasks.spawn(flood(connection, self.requests(&caller, number), counts.clone()));
+        }
+        say("flooding")?;
+        tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+        counts.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        say(&format!("{} answered, {} told to come later", count(&counts.served), count(&counts.refused)))
+    }
+
+    /// What one connection sends again and again.
+    fn requests(&self, caller: &Caller, connection: usize) -> Vec<Vec<u8>> {
+        match self.kind {
+            Kind::Get => (0..self.objects.max(1))
+                .skip(connection % 7)
+                .step_by(7)
+                .map(|i| caller.get(&requests::name(i)))
+                .collect(),
+            Kind::List => vec![caller.list()],
+            Kind::Create => {
+                let name = format!("flood-{connection}");
+                vec![caller.create(&name), caller.delete(&name)]
+            }
+        }
+    }
+
+    /// From now on, this process runs when no other wants to.
+    pub fn step_back(&self) -> anyhow::Result<()> {
+        if !self.from_afar {
+            return Ok(());
+        }
+        // SAFETY: the parameters are a valid structure of this function's, and all zeroes is what this policy asks for.
+        let outcome =
+            unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &libc::sched_param { sched_priority: 0 }) };
+        if outcome != 0 {
+            bail!("cannot give way to other processes: {}", std::io::Error::last_os_error());
+        }
+        Ok(())
+    }
+}
+
+async fn flood(mut connection: Connection, requests: Vec<Vec<u8>>, counts: Arc<Counts>) -> anyhow::Result<()> {
+    // At the end of a round, so that nothing is left that was created.
+    while !counts.stop.load(Ordering::Relaxed) {
+        for request in &requests {
+            loop {
+                let (code, body) = connection.ask(request).await?;
+                match code {
+                    200 | 201 => {
+                        counts.served.fetch_add(1, Ordering::Relaxed);
+                        break;
+                    }
+                    429 => counts.refused.fetch_add(1, Ordering::Relaxed),
+                    _ => bail!("the server answered {code}: {}", String::from_utf8_lossy(&body)),
+                };
+            }
+            if requests.len() > 2 && counts.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,201 @@
+//! A flood: how much slower one tenant, and the system, become while another tenant sends on many connections at full
+//! speed.
+//!
+//! Three service accounts are made for it: the tenant who floods, the tenant who goes on with what they do, and one of
+//! kube-system. The two that go on send now and then, on a connection each; what they wait for is measured without and with the
+//! flood, which comes from a process of its own. Everything that was made is gone at the end.
+
+pub mod client;
+mod tenants;
+
+use std::{
+    fmt,
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use bench::process::resident_kilobytes;
+use clap::{Args, ValueEnum};
+use client::{Kind, TOKEN};
+use tenants::{Tenant, Tenants};
+
+use crate::load::{
+    connection::Connection,
+    kubeconfig::Cluster,
+    report::{percentile, shown, write_table},
+};
+
+/// Between two requests of those who go on with what they do.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Measure how much slower one tenant becomes while another floods the server
+#[derive(Args)]
+pub struct Arguments {
+    /// The server, and a user with a client certificate who may do everything
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: PathBuf,
+    /// The server's processes on this machine, to measure their memory
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    server_pid: Vec<u32>,
+    /// Connections of the flood
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    connections: usize,
+    /// ConfigMaps of 1 KiB that the flood reads
+    #[arg(long, value_name = "COUNT", default_value_t = 3000)]
+    objects: usize,
+    /// How often each request of those who go on is measured
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    samples: usize,
+    /// Let the flood have only the processor time that nobody else wants, as if it came from another machine
+    #[arg(long)]
+    from_afar: bool,
+}
+
+/// What was measured of one kind of request of one who goes on.
+struct Row {
+    flood: Kind,
+    what: &'static str,
+    quiet: Vec<u32>,
+    flooded: Vec<u32>,
+}
+
+#[derive(Default)]
+pub struct Report {
+    rows: Vec<Row>,
+    remarks: Vec<String>,
+}
+
+const WHAT: [&str; 4] = ["tenant get", "tenant create", "system get", "system create"];
+type Samples = [Vec<u32>; WHAT.len()];
+
+impl Arguments {
+    pub async fn run(&self) -> anyhow::Result<Report> {
+        let cluster = Cluster::read(&self.kubeconfig)
+            .with_context(|| format!("cannot use the kubeconfig {}", self.kubeconfig.display()))?;
+        let tenants = Tenants::make(&cluster, self.objects).await?;
+        let report = self.measure(&cluster, &tenants).await;
+        tenants.remove(&cluster).await?;
+        report
+    }
+
+    async fn measure(&self, cluster: &Cluster, tenants: &Tenants) -> anyhow::Result<Report> {
+        let mut report = Report::default();
+        report.remarks.push(match self.from_afar {
+            true => "the flood had only the processor time that nobody else wanted (SCHED_IDLE)".into(),
+            false => "the flood took processor time from the server and from those who were measured".into(),
+        });
+        let mut quiet_ones = [
+            (Connection::open_as_nobody(cluster).await?, &tenants.quiet),
+            (Connection::open_as_nobody(cluster).await?, &tenants.system),
+        ];
+        // The first requests of a connection take longer.
+        sample(&mut quiet_ones, self.samples / 10).await?;
+        for flood in Kind::value_variants() {
+            let quiet = sample(&mut quiet_ones, self.samples).await?;
+            let before = self.memory();
+            let running = Flood::start(self, &tenants.flooding, *flood)?;
+            let flooded = sample(&mut quiet_ones, self.samples).await?;
+            let during = self.memory();
+            let told = running.end()?;
+            let memory = if self.server_pid.is_empty() {
+                String::new()
+            } else {
+                format!("; server memory {before} kB before, {during} kB at its end")
+            };
+            report.remarks.push(format!("flood of {}: {told}{memory}", flood.name()));
+            for ((what, quiet), flooded) in WHAT.iter().zip(quiet).zip(flooded) {
+                report.rows.push(Row { flood: *flood, what, quiet, flooded });
+            }
+        }
+        Ok(report)
+    }
+
+    fn memory(&self) -> u64 {
+        self.server_pid.iter().map(|process| resident_kilobytes(*process)).sum()
+    }
+}
+
+/// Each of them gets and creates, in turn, so often. How long that took, in microseconds.
+async fn sample(quiet_ones: &mut [(Connection, &Tenant); 2], times: usize) -> anyhow::Result<Samples> {
+    let mut samples = Samples::default();
+    for _ in 0..times.max(1) {
+        let mut filled = samples.iter_mut();
+        for (connection, tenant) in quiet_ones.iter_mut() {
+            for (request, code) in [(&tenant.get, 200), (&tenant.create, 201)] {
+                tokio::time::sleep(PAUSE).await;
+                let sent = Instant::now();
+                connection.exchange(request, code).await?;
+                if let Some(took) = filled.next() {
+                    took.push(sent.elapsed().as_micros() as u32);
+                }
+            }
+            connection.exchange(&tenant.delete, 200).await?;
+        }
+    }
+    samples.iter_mut().for_each(|took| took.sort_unstable());
+    Ok(samples)
+}
+
+/// The process that floods. It ends when its standard input does.
+struct Flood(Child);
+
+impl Flood {
+    fn start(arguments: &Arguments, tenant: &Tenant, kind: Kind) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("flood-client").arg("--kubeconfig").arg(&arguments.kubeconfig);
+        command.args(["--namespace", &tenant.namespace, "--kind", kind.name()]);
+        command.args(["--connections", &arguments.connections.to_string()]);
+        command.args(["--objects", &arguments.objects.to_string()]);
+        if arguments.from_afar {
+            command.arg("--from-afar");
+        }
+        command.env(TOKEN, &tenant.token).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut flood = Self(command.spawn().context("cannot start the process that floods")?);
+        let mut line = String::new();
+        BufReader::with_capacity(1, flood.0.stdout.as_mut().context("it has an output")?).read_line(&mut line)?;
+        ensure!(line == "flooding\n", "the process that floods failed");
+        Ok(flood)
+    }
+
+    /// What it says that it did.
+    fn end(mut self) -> anyhow::Result<String> {
+        drop(self.0.stdin.take());
+        let mut told = String::new();
+        self.0.stdout.take().context("it has an output")?.read_to_string(&mut told)?;
+        ensure!(self.0.wait()?.success(), "the process that floods failed");
+        Ok(told.trim().to_owned())
+    }
+}
+
+/// Whatever happened, nobody floods on.
+impl Drop for Flood {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const HEAD: [&str; 7] = ["flood of", "who waits", "p50 ms", "p99 ms", "flooded p50", "flooded p99", "p99 ratio"];
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = vec![HEAD.map(str::to_owned)];
+        for Row { flood, what, quiet, flooded } in &self.rows {
+            let p99 = |sorted: &[u32]| percentile(sorted, 99).unwrap_or(f64::NAN);
+            lines.push([
+                flood.name().to_owned(),
+                (*what).to_owned(),
+                shown(quiet, 50),
+                shown(quiet, 99),
+                shown(flooded, 50),
+                shown(flooded, 99),
+                format!("{:.1}", p99(flooded) / p99(quiet)),
+            ]);
+        }
+        write_table(f, &lines)?;
+        self.remarks.iter().try_for_each(|remark| writeln!(f, "{remark}"))
+    }
+}
