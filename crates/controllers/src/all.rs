@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, join_all};
+use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ReplicationController};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Setting, deployment, endpoint_slice_mirroring, endpoint_slices, endpoints, garbage_collector, job, namespace,
-    node_ipam, replica_set, root_ca, service_accounts,
+    Setting, deployment, disruption, endpoint_slice_mirroring, endpoint_slices, endpoints, garbage_collector, job,
+    namespace, node_ipam, node_lifecycle, pod_garbage_collector, replica_set, root_ca, service_accounts,
+    taint_eviction,
 };
 
 /// Runs until it is told to stop.
@@ -20,10 +22,17 @@ pub const CONTROLLERS: &[(&str, Run)] = &[
     ("serviceaccount-controller", |setting, stop| service_accounts::run(setting, stop).boxed()),
     ("root-ca-certificate-publisher-controller", |setting, stop| root_ca::run(setting, stop).boxed()),
     ("deployment-controller", |setting, stop| deployment::run(setting, stop).boxed()),
-    ("replicaset-controller", |setting, stop| replica_set::run(setting, stop).boxed()),
+    ("replicaset-controller", |setting, stop| replica_set::run::<ReplicaSet>(setting, stop).boxed()),
+    ("replicationcontroller-controller", |setting, stop| {
+        replica_set::run::<ReplicationController>(setting, stop).boxed()
+    }),
     ("endpoints-controller", |setting, stop| endpoints::run(setting, stop).boxed()),
     ("endpointslice-controller", |setting, stop| endpoint_slices::run(setting, stop).boxed()),
     ("endpointslice-mirroring-controller", |setting, stop| endpoint_slice_mirroring::run(setting, stop).boxed()),
+    ("disruption-controller", |setting, stop| disruption::run(setting, stop).boxed()),
+    ("pod-garbage-collector-controller", |setting, stop| pod_garbage_collector::run(setting, stop).boxed()),
+    ("node-lifecycle-controller", |setting, stop| node_lifecycle::run(setting, stop).boxed()),
+    ("taint-eviction-controller", |setting, stop| taint_eviction::run(setting, stop).boxed()),
     ("node-ipam-controller", |setting, stop| node_ipam::run(setting, stop).boxed()),
     ("job-controller", |setting, stop| job::run(setting, stop).boxed()),
 ];
@@ -40,19 +49,14 @@ pub const IN_THE_API_SERVER: &[&str] = &[
 
 /// Controllers of Kubernetes that do not exist here yet.
 pub const MISSING: &[&str] = &[
-    "replicationcontroller-controller",
-    "pod-garbage-collector-controller",
     "daemonset-controller",
     "horizontal-pod-autoscaler-controller",
-    "disruption-controller",
     "statefulset-controller",
     "cronjob-controller",
     "podcertificaterequest-cleaner-controller",
     "ttl-controller",
     "bootstrap-signer-controller",
     "token-cleaner-controller",
-    "node-lifecycle-controller",
-    "taint-eviction-controller",
     "device-taint-eviction-controller",
     "persistentvolume-binder-controller",
     "persistentvolume-attach-detach-controller",

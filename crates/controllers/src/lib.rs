@@ -7,6 +7,7 @@
 pub mod all;
 mod deployment;
 mod discovered;
+mod disruption;
 mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
@@ -14,7 +15,9 @@ mod garbage_collector;
 mod job;
 mod namespace;
 mod node_ipam;
+mod node_lifecycle;
 mod owners;
+mod pod_garbage_collector;
 mod pod_writes;
 mod pods;
 mod replica_set;
@@ -22,9 +25,12 @@ mod root_ca;
 mod service_accounts;
 mod service_pods;
 mod setting;
+mod share;
+mod taint_eviction;
 
 pub use all::run;
 pub use node_ipam::{BlocksError, PodBlocks};
+pub use node_lifecycle::NodeGrace;
 pub use setting::Setting;
 
 /// What the server said, without what the client adds.

@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{Pod, PodTemplateSpec},
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference},
+    api::core::v1::{Pod, PodCondition, PodTemplateSpec, Taint, Toleration},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time},
     jiff::{SignedDuration, Timestamp},
 };
 use kube::{
-    Resource,
-    api::ObjectMeta,
+    Api, Resource,
+    api::{ObjectMeta, Patch, PatchParams},
     core::{Selector, SelectorExt},
 };
+use serde_json::{Value, json};
 
+/// The condition of a pod that goes for want of the place it is in.
+pub const DISRUPTED: &str = "DisruptionTarget";
 /// The longest name an object may have.
 const LONGEST_NAME: usize = 253;
 
@@ -22,6 +25,46 @@ pub fn phase(pod: &Pod) -> &str {
 
 pub fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+/// The node of a pod, empty while it has none.
+pub fn node(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
+}
+
+/// The name of the index [`by_node`].
+pub const NODE: &str = "node";
+
+/// Pods by the node they are bound to.
+pub fn by_node(pod: &Pod) -> Vec<String> {
+    Some(node(pod)).filter(|node| !node.is_empty()).map(str::to_owned).into_iter().collect()
+}
+
+/// The condition that says that it is not a pod's own fault that it goes, or `None` if it has it.
+pub fn disrupted(pod: &Pod, reason: &str, message: &str, now: Time) -> Option<PodCondition> {
+    let conditions = pod.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
+    let said = conditions.into_iter().find(|found| found.type_ == DISRUPTED && found.status == "True");
+    let facts =
+        |said: &PodCondition| (said.reason.as_deref(), said.message.as_deref()) == (Some(reason), Some(message));
+    if said.is_some_and(facts) {
+        return None;
+    }
+    Some(PodCondition {
+        type_: DISRUPTED.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        observed_generation: pod.metadata.generation,
+        last_transition_time: said.map_or(Some(now), |said| said.last_transition_time.clone()),
+        ..PodCondition::default()
+    })
+}
+
+/// Changes the status of this very pod.
+pub async fn patch_status(api: &Api<Pod>, pod: &Pod, status: Value) -> kube::Result<Pod> {
+    let change = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    api.patch_status(name, &PatchParams::default(), &Patch::Strategic(change)).await
 }
 
 /// Whether a pod does, or will do, what it is for.
@@ -77,4 +120,16 @@ pub fn from_template<O: Resource>(template: &PodTemplateSpec, owner: &O, referen
         spec: template.spec.clone(),
         status: None,
     }
+}
+
+/// Whether a toleration is about a taint. An operator that is not known here tolerates nothing.
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let said = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned);
+    let fits = |wanted: Option<String>, is: &str| wanted.is_none_or(|wanted| wanted == is);
+    fits(said(&toleration.effect), &taint.effect)
+        && fits(said(&toleration.key), &taint.key)
+        && match said(&toleration.operator).as_deref() {
+            None | Some("Equal") => said(&toleration.value) == said(&taint.value),
+            Some(operator) => operator == "Exists",
+        }
 }

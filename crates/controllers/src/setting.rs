@@ -5,7 +5,7 @@ use std::sync::Arc;
 use controller_runtime::{Clock, Informers, events::Recorder};
 use kube::Client;
 
-use crate::PodBlocks;
+use crate::{NodeGrace, PodBlocks};
 
 /// How all controllers reach the cluster.
 pub struct Setting {
@@ -20,6 +20,8 @@ pub struct Setting {
     pub several_servers: bool,
     /// Where pods have their addresses from. Every node gets a part.
     pub pod_blocks: PodBlocks,
+    /// For how long nodes may be silent.
+    pub node_grace: NodeGrace,
 }
 
 impl Setting {

@@ -88,11 +88,16 @@ impl TestServer {
 
     /// Runs all controllers in the server's process, as `ferry up` does.
     pub fn run_controllers(&self) {
+        self.run_controllers_with(|_| {});
+    }
+
+    /// The same, with settings of their own.
+    pub fn run_controllers_with(&self, change: impl FnOnce(&mut controllers::Setting)) {
         let Some(runtime) = &self.runtime else { return };
         let _inside = runtime.enter();
         let server = self.server.clone();
         let all = User::component("system:kube-controller-manager");
-        let setting = controllers::Setting {
+        let mut setting = controllers::Setting {
             informers: Informers::new(in_process(&server, all, CONTROLLERS), self.stop.child_token()),
             client_of: Box::new(move |account| {
                 in_process(&server, User::service_account("kube-system", account), CONTROLLERS)
@@ -101,7 +106,9 @@ impl TestServer {
             root_ca: self.authority().certificate_pem().to_owned(),
             several_servers: false,
             pod_blocks: controllers::PodBlocks::default(),
+            node_grace: controllers::NodeGrace::default(),
         };
+        change(&mut setting);
         runtime.spawn(controllers::run(Arc::new(setting), self.stop.child_token()));
     }
 

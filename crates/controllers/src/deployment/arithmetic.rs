@@ -2,10 +2,9 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use k8s_openapi::{
-    api::apps::v1::{DeploymentSpec, ReplicaSet},
-    apimachinery::pkg::util::intstr::IntOrString,
-};
+use k8s_openapi::api::apps::v1::{DeploymentSpec, ReplicaSet};
+
+use crate::share::scaled;
 
 use super::revisions::{MAX_REPLICAS, annotation};
 
@@ -40,19 +39,6 @@ pub fn max_surge(spec: &DeploymentSpec) -> i32 {
 
 pub fn max_unavailable(spec: &DeploymentSpec) -> i32 {
     if is_rolling(spec) && replicas(spec) > 0 { slack(spec).1.min(replicas(spec)) } else { 0 }
-}
-
-/// A number, or a share of all in percent.
-fn scaled(value: Option<&IntOrString>, all: i32, up: bool) -> i32 {
-    match value {
-        None => 0,
-        Some(IntOrString::Int(number)) => *number,
-        Some(IntOrString::String(text)) => {
-            let percent: i64 = text.strip_suffix('%').and_then(|number| number.parse().ok()).unwrap_or(0);
-            let share = percent * i64::from(all) + if up { 99 } else { 0 };
-            i32::try_from(share / 100).unwrap_or(i32::MAX)
-        }
-    }
 }
 
 /// The size that the set of the new template may have now.

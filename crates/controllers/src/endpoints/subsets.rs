@@ -17,6 +17,8 @@ pub struct Entry {
 type PortKey = (Option<String>, i32, Option<String>, Option<String>);
 /// Two pods may share the address of their node.
 type AddressKey = (String, Option<String>);
+/// Addresses with whether they are ready.
+type States = BTreeMap<AddressKey, bool>;
 
 fn port_key(port: &EndpointPort) -> PortKey {
     (port.name.clone(), port.port, port.protocol.clone(), port.app_protocol.clone())
@@ -45,18 +47,18 @@ pub fn unpack(subsets: &[EndpointSubset]) -> Vec<Entry> {
 /// The canonical form. What is not ready in one place is not ready.
 pub fn pack(entries: Vec<Entry>) -> Vec<EndpointSubset> {
     let mut addresses: BTreeMap<AddressKey, EndpointAddress> = BTreeMap::new();
-    let mut by_port: BTreeMap<Option<PortKey>, (Option<EndpointPort>, BTreeMap<AddressKey, bool>)> = BTreeMap::new();
+    let mut by_port: BTreeMap<Option<PortKey>, (Option<EndpointPort>, States)> = BTreeMap::new();
     for Entry { address, port, ready } in entries {
         let key = address_key(&address);
         let known = by_port.entry(port.as_ref().map(port_key)).or_insert_with(|| (port, BTreeMap::new()));
         known.1.entry(key.clone()).and_modify(|known| *known &= ready).or_insert(ready);
         addresses.entry(key).or_insert(address);
     }
-    let mut by_addresses: BTreeMap<BTreeMap<AddressKey, bool>, Vec<EndpointPort>> = BTreeMap::new();
+    let mut by_addresses: BTreeMap<States, Vec<EndpointPort>> = BTreeMap::new();
     for (port, with_it) in by_port.into_values() {
         by_addresses.entry(with_it).or_default().extend(port);
     }
-    let subset = |(states, ports): (BTreeMap<AddressKey, bool>, Vec<EndpointPort>)| {
+    let subset = |(states, ports): (States, Vec<EndpointPort>)| {
         let of = |wanted: bool| {
             let keys = states.iter().filter(|(_, ready)| **ready == wanted);
             let found: Vec<_> = keys.filter_map(|(key, _)| addresses.get(key).cloned()).collect();

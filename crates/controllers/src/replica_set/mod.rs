@@ -1,5 +1,6 @@
-//! ReplicaSets: as many pods of a template as were asked for.
+//! ReplicaSets and ReplicationControllers: as many pods of a template as were asked for.
 
+mod kinds;
 mod status;
 pub mod victims;
 
@@ -13,12 +14,10 @@ use controller_runtime::{
 };
 use futures::future::join_all;
 use k8s_openapi::{
-    api::{
-        apps::v1::{ReplicaSet, ReplicaSetStatus},
-        core::v1::Pod,
-    },
+    api::{apps::v1::ReplicaSetStatus, core::v1::Pod},
     jiff::Timestamp,
 };
+use kinds::{Replicating, Wanted};
 use kube::{Api, Client, api::PostParams};
 use tokio_util::sync::CancellationToken;
 
@@ -28,27 +27,26 @@ use crate::{
     pods,
 };
 
-const ACCOUNT: &str = "replicaset-controller";
-const NAME: &str = "replicaset-controller";
 const WORKERS: usize = 5;
 
-struct ReplicaSets {
+struct ReplicaSets<S> {
     client: Client,
-    sets: Informer<ReplicaSet>,
+    sets: Informer<S>,
     pods: Informer<Pod>,
     own_writes: OwnWrites<Key>,
     recorder: Recorder,
     clock: Arc<dyn Clock>,
 }
 
-pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
+/// For [`k8s_openapi`]'s `ReplicaSet` or `ReplicationController`.
+pub async fn run<S: Replicating>(setting: Arc<Setting>, stop: CancellationToken) {
     let (queue, own_writes) = (WorkQueue::default(), OwnWrites::default());
-    let controller = ReplicaSets {
-        client: setting.client(ACCOUNT),
+    let controller = ReplicaSets::<S> {
+        client: setting.client(S::ACCOUNT),
         sets: setting.informers.of(),
         pods: setting.informers.of(),
         own_writes: own_writes.clone(),
-        recorder: setting.recorder(ACCOUNT, NAME),
+        recorder: setting.recorder(S::ACCOUNT, S::ACCOUNT),
         clock: setting.clock.clone(),
     };
     controller.sets.index(CONTROLLER, by_controller);
@@ -63,30 +61,30 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
 }
 
 /// The sets that a change of a pod is about.
-fn concerned(change: &Change<Pod>, sets: &Informer<ReplicaSet>) -> Vec<Key> {
+fn concerned<S: Replicating>(change: &Change<Pod>, sets: &Informer<S>) -> Vec<Key> {
     owners::concerned(change, sets, pods::is_active, |set, pod| {
-        set.spec.as_ref().is_some_and(|spec| pods::selector(&spec.selector)(&pod.metadata))
+        set.wanted().is_some_and(|wanted| pods::selector(&wanted.selector)(&pod.metadata))
     })
 }
 
-impl Controller for ReplicaSets {
+impl<S: Replicating> Controller for ReplicaSets<S> {
     type Key = Key;
 
     fn name(&self) -> &'static str {
-        NAME
+        S::NAME
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
         let Some(set) = self.sets.get(key) else { return Ok(Next::WhenChanged) };
-        let Some(spec) = &set.spec else { return Ok(Next::WhenChanged) };
-        let matches = pods::selector(&spec.selector);
-        let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        let Some(wanted) = set.wanted() else { return Ok(Next::WhenChanged) };
+        let matches = pods::selector(&wanted.selector);
+        let uid = set.meta().uid.as_deref().unwrap_or_default();
         let owned = self.pods.by_index(CONTROLLER, uid);
         let terminating = owned.iter().filter(|pod| pods::is_terminating(pod) && matches(&pod.metadata)).count();
         let mut active = owned;
         active.extend(self.pods.by_index(CONTROLLER, &orphans(&key.namespace)));
         active.retain(|pod| pods::is_active(pod));
-        let (sets, api): (Api<ReplicaSet>, Api<Pod>) = self.apis(&key.namespace);
+        let (sets, api): (Api<S>, Api<Pod>) = self.apis(&key.namespace);
         let active = claim(
             &*set,
             &sets,
@@ -98,30 +96,38 @@ impl Controller for ReplicaSets {
             },
         )
         .await?;
-        let managed = match set.metadata.deletion_timestamp {
-            None => self.manage(key, &set, &active, &api).await,
+        let managed = match set.meta().deletion_timestamp {
+            None => self.manage(key, &set, &wanted, &active, &api).await,
             Some(_) => Ok(()),
         };
         let now = self.clock.now();
-        let wanted = status::of(&set, &active, terminating, managed.as_ref().err().map(String::as_str), now);
-        let status = self.write_status(key, &set, &sets, wanted).await?;
+        let problem = managed.as_ref().err().map(String::as_str);
+        let status = status::of(&*set, &wanted, &active, terminating, problem, now);
+        self.write_status(key, &set, &sets, &status).await?;
         managed.map_err(Error::Other)?;
-        Ok(self.next_look(&set, &active, &status, now))
+        Ok(next_look(wanted.min_ready_seconds, &active, &status, now))
     }
 }
 
-impl ReplicaSets {
-    fn apis(&self, namespace: &str) -> (Api<ReplicaSet>, Api<Pod>) {
+impl<S: Replicating> ReplicaSets<S> {
+    fn apis(&self, namespace: &str) -> (Api<S>, Api<Pod>) {
         (Api::namespaced(self.client.clone(), namespace), Api::namespaced(self.client.clone(), namespace))
     }
 
     /// Makes pods that are missing, or deletes those that are too many.
-    async fn manage(&self, key: &Key, set: &ReplicaSet, active: &[Arc<Pod>], api: &Api<Pod>) -> Result<(), String> {
-        let wanted = usize::try_from(status::replicas(set)).unwrap_or(0);
+    async fn manage(
+        &self,
+        key: &Key,
+        set: &S,
+        asked: &Wanted<'_>,
+        active: &[Arc<Pod>],
+        api: &Api<Pod>,
+    ) -> Result<(), String> {
+        let wanted = usize::try_from(asked.replicas).unwrap_or(0);
         let (pods, own_writes, recorder) = (&self.pods, &self.own_writes, &self.recorder);
         let writes = PodWrites { api, owner: set, key, pods, own_writes, recorder };
         if active.len() < wanted {
-            let Some(template) = set.spec.as_ref().and_then(|spec| spec.template.as_ref()) else { return Ok(()) };
+            let Some(template) = asked.template else { return Ok(()) };
             let pod = pods::from_template(template, set, controller_reference(set));
             let missing = vec![(); (wanted - active.len()).min(BURST)];
             return slow_start(&missing, |()| writes.create(&pod)).await.1;
@@ -136,35 +142,30 @@ impl ReplicaSets {
     }
 
     /// The pods of all sets with the same controller: of pods on one node, some can be spared.
-    fn related(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
+    fn related(&self, set: &S) -> Vec<Arc<Pod>> {
         let Some(controller) = controller_of(set) else { return Vec::new() };
         let sets = self.sets.by_index(CONTROLLER, &controller.uid);
         let selectors: Vec<_> =
-            sets.iter().filter_map(|set| set.spec.as_ref()).map(|spec| pods::selector(&spec.selector)).collect();
-        let mut pods = self.pods.in_namespace(set.metadata.namespace.as_deref().unwrap_or_default());
+            sets.iter().filter_map(|set| set.wanted()).map(|wanted| pods::selector(&wanted.selector)).collect();
+        let mut pods = self.pods.in_namespace(set.meta().namespace.as_deref().unwrap_or_default());
         pods.retain(|pod| selectors.iter().any(|matches| matches(&pod.metadata)));
         pods
     }
 
     /// Writes a status that differs, once more if somebody else was quicker.
-    async fn write_status(
-        &self,
-        key: &Key,
-        set: &ReplicaSet,
-        api: &Api<ReplicaSet>,
-        status: ReplicaSetStatus,
-    ) -> Result<ReplicaSetStatus, Error> {
-        if set.status.as_ref() == Some(&status) {
-            return Ok(status);
+    async fn write_status(&self, key: &Key, set: &S, api: &Api<S>, status: &ReplicaSetStatus) -> Result<(), Error> {
+        let changed = set.with_status(status.clone());
+        if changed.status() == set.status() {
+            return Ok(());
         }
-        let with_status = |set: &ReplicaSet| ReplicaSet { status: Some(status.clone()), ..set.clone() };
-        let mut answer = api.replace_status(&key.name, &PostParams::default(), &with_status(set)).await;
+        let mut answer = api.replace_status(&key.name, &PostParams::default(), &changed).await;
         if let Err(kube::Error::Api(conflict)) = &answer
             && conflict.code == 409
         {
             let fresh = api.get(&key.name).await?;
-            if fresh.metadata.uid == set.metadata.uid {
-                answer = api.replace_status(&key.name, &PostParams::default(), &with_status(&fresh)).await;
+            if fresh.meta().uid == set.meta().uid {
+                let changed = fresh.with_status(status.clone());
+                answer = api.replace_status(&key.name, &PostParams::default(), &changed).await;
             }
         }
         match answer {
@@ -172,18 +173,17 @@ impl ReplicaSets {
             Err(kube::Error::Api(gone)) if gone.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(status)
+        Ok(())
     }
+}
 
-    /// When the next pod will have been ready for long enough.
-    fn next_look(&self, set: &ReplicaSet, active: &[Arc<Pod>], status: &ReplicaSetStatus, now: Timestamp) -> Next {
-        let min_ready = status::min_ready_seconds(set);
-        if min_ready == 0 || status.ready_replicas == status.available_replicas {
-            return Next::WhenChanged;
-        }
-        let waiting = active.iter().filter_map(|pod| pods::ready(pod)?);
-        let due = waiting.map(|since| since + pods::seconds(min_ready)).filter(|due| *due > now).min();
-        let wait = due.map_or(pods::seconds(min_ready), |due| due.duration_since(now));
-        Next::After(Duration::try_from(wait).unwrap_or_default())
+/// When the next pod will have been ready for long enough.
+fn next_look(min_ready: i32, active: &[Arc<Pod>], status: &ReplicaSetStatus, now: Timestamp) -> Next {
+    if min_ready == 0 || status.ready_replicas == status.available_replicas {
+        return Next::WhenChanged;
     }
+    let waiting = active.iter().filter_map(|pod| pods::ready(pod)?);
+    let due = waiting.map(|since| since + pods::seconds(min_ready)).filter(|due| *due > now).min();
+    let wait = due.map_or(pods::seconds(min_ready), |due| due.duration_since(now));
+    Next::After(Duration::try_from(wait).unwrap_or_default())
 }

@@ -1,37 +1,31 @@
-//! The status of a ReplicaSet: a function of the pods that were seen.
+//! The status of a set: a function of the pods that were seen.
 
 use std::sync::Arc;
 
 use k8s_openapi::{
     api::{
-        apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus},
+        apps::v1::{ReplicaSetCondition, ReplicaSetStatus},
         core::v1::Pod,
     },
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::Timestamp,
 };
 
+use super::kinds::{Replicating, Wanted};
 use crate::pods;
 
 const FAILURE: &str = "ReplicaFailure";
 
-pub fn replicas(set: &ReplicaSet) -> i32 {
-    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
-}
-
-pub fn min_ready_seconds(set: &ReplicaSet) -> i32 {
-    set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
-}
-
 /// `problem` is why pods could not be made or deleted.
-pub fn of(
-    set: &ReplicaSet,
+pub fn of<S: Replicating>(
+    set: &S,
+    wanted: &Wanted<'_>,
     active: &[Arc<Pod>],
     terminating: usize,
     problem: Option<&str>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
-    let template = set.spec.as_ref().and_then(|spec| spec.template.as_ref()?.metadata.as_ref()?.labels.as_ref());
+    let template = wanted.template.and_then(|template| template.metadata.as_ref()?.labels.as_ref());
     let fully_labeled = |pod: &&Arc<Pod>| {
         let labels = pod.metadata.labels.as_ref();
         template.is_none_or(|wanted| wanted.iter().all(|(name, value)| labels.and_then(|l| l.get(name)) == Some(value)))
@@ -39,17 +33,17 @@ pub fn of(
     let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     // What is zero is not said, as in Kubernetes.
     let some = |number: usize| Some(count(number)).filter(|count| *count > 0);
-    let old = set.status.clone().unwrap_or_default();
+    let old = set.status().unwrap_or_default();
     ReplicaSetStatus {
         replicas: count(active.len()),
         fully_labeled_replicas: some(active.iter().filter(fully_labeled).count()),
         ready_replicas: some(active.iter().filter(|pod| pods::ready(pod).is_some()).count()),
         available_replicas: some(
-            active.iter().filter(|pod| pods::is_available(pod, min_ready_seconds(set), now)).count(),
+            active.iter().filter(|pod| pods::is_available(pod, wanted.min_ready_seconds, now)).count(),
         ),
         terminating_replicas: Some(count(terminating)),
-        observed_generation: set.metadata.generation,
-        conditions: conditions(old.conditions, count(active.len()) < replicas(set), problem, now),
+        observed_generation: set.meta().generation,
+        conditions: conditions(old.conditions, count(active.len()) < wanted.replicas, problem, now),
     }
 }
 

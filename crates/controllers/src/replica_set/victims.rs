@@ -14,9 +14,9 @@ pub fn choose(active: &[Arc<Pod>], related: &[Arc<Pod>], count: usize, now: Time
     if count < victims.len() {
         let mut on_node: HashMap<&str, usize> = HashMap::new();
         for pod in related.iter().filter(|pod| pods::is_active(pod)) {
-            *on_node.entry(node(pod)).or_default() += 1;
+            *on_node.entry(pods::node(pod)).or_default() += 1;
         }
-        let neighbours = |pod: &Pod| on_node.get(node(pod)).copied().unwrap_or(0);
+        let neighbours = |pod: &Pod| on_node.get(pods::node(pod)).copied().unwrap_or(0);
         victims.sort_by(|a, b| compare(a, b, neighbours(a), neighbours(b), now));
     }
     victims.truncate(count);
@@ -25,8 +25,8 @@ pub fn choose(active: &[Arc<Pod>], related: &[Arc<Pod>], count: usize, now: Time
 
 fn compare(a: &Pod, b: &Pod, near_a: usize, near_b: usize, now: Timestamp) -> Ordering {
     let (ready_a, ready_b) = (pods::ready(a), pods::ready(b));
-    (!node(a).is_empty())
-        .cmp(&!node(b).is_empty())
+    (!pods::node(a).is_empty())
+        .cmp(&!pods::node(b).is_empty())
         .then_with(|| phase(a).cmp(&phase(b)))
         .then_with(|| ready_a.is_some().cmp(&ready_b.is_some()))
         .then_with(|| cost(a).cmp(&cost(b)))
@@ -37,10 +37,6 @@ fn compare(a: &Pod, b: &Pod, near_a: usize, near_b: usize, now: Timestamp) -> Or
         })
         .then_with(|| restarts(b).cmp(&restarts(a)))
         .then_with(|| by_age(a, b, created(a), created(b), now))
-}
-
-fn node(pod: &Pod) -> &str {
-    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
 
 fn phase(pod: &Pod) -> u8 {

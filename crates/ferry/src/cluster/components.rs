@@ -54,6 +54,7 @@ impl Components {
                 root_ca: root_ca.clone(),
                 several_servers: self.shared,
                 pod_blocks: controllers::PodBlocks::default(),
+                node_grace: controllers::NodeGrace::default(),
             };
             controllers::run(Arc::new(setting), stop)
         };

@@ -2,13 +2,17 @@
 
 mod controllers;
 mod deployments;
+mod disruption;
 mod endpoints;
 mod informers;
 mod jobs;
 mod leader;
+mod lost_nodes;
 mod node_ipam;
 mod nodes;
+mod pod_garbage_collector;
 mod replica_sets;
+mod replication_controllers;
 mod scheduling;
 
 use std::time::Duration;
