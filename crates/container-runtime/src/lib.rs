@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`services`] | the traits, with CRI's requests and answers under CRI's field names; events instead of polling | nothing |
 //! | [`images`] | content by digest, manifests, import of archives, images made from an executable | `content/`, `images/` |
+//! | [`registry`] | fetching images from registries, and sending them there | nothing |
 //! | [`snapshots`] | one unpacked folder per chain of layers, shared by every image that has the chain | `snapshots/` |
 //! | `sandboxes`, `containers` | what pods and containers are, from CRI's configuration to what the shim is told | `sandboxes/`, `containers/` |
 //! | [`shim`] | the one process per pod that holds its namespaces, starts and reaps its processes, writes their logs | the processes |
@@ -27,7 +28,9 @@
 pub mod cgroups;
 mod containers;
 pub mod images;
+mod locks;
 mod processes;
+pub mod registry;
 mod runtime;
 mod sandboxes;
 pub mod security;

@@ -14,6 +14,7 @@ use crate::{
     cgroups::Layout,
     containers::{Container, Phase},
     images::ImageStore,
+    locks::Locks,
     sandboxes::Sandbox,
     security::capabilities,
     services::{ContainerEvent, ContainerEventType, PodNetwork, Result, RuntimeService, ServiceError},
@@ -43,12 +44,16 @@ pub struct Settings {
     pub log_max_size: u64,
     /// How many files of a container's log are kept, the current one included.
     pub log_max_files: usize,
+    /// How registries are reached: [`crate::registry::Hosts`]. The file need not exist, and is read again for each image.
+    pub registries: PathBuf,
 }
 
 impl Settings {
     pub fn new(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
         Self {
-            root: root.into(),
+            registries: root.join("registries.yaml"),
+            root,
             shim: "/proc/self/exe".into(),
             cgroup: "/ferry".into(),
             log_max_size: 10 << 20,
@@ -70,7 +75,8 @@ pub(crate) struct Inner {
     /// The capabilities that this process has to give.
     pub(crate) held: u64,
     pub(crate) boot_id: String,
-    pub(crate) images: ImageStore,
+    pub(crate) images: Arc<ImageStore>,
+    pub(crate) fetching: Arc<Locks>,
     pub(crate) snapshots: Snapshots,
     pub(crate) network: Arc<dyn PodNetwork>,
     sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
@@ -121,7 +127,8 @@ impl Runtime {
             Ok(Inner {
                 held: capabilities::held()?,
                 boot_id: state::boot_id()?,
-                images: ImageStore::open(&folders.root)?,
+                images: Arc::new(ImageStore::open(&folders.root)?),
+                fetching: Arc::default(),
                 snapshots: Snapshots::new(folders.root.join(Folders::SNAPSHOTS)),
                 network,
                 sandboxes: Mutex::default(),

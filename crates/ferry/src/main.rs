@@ -7,6 +7,7 @@ mod commands;
 mod node;
 mod progress;
 mod running;
+mod toolbox;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,9 @@ struct Arguments {
 fn main() -> ExitCode {
     // First of all: a pod's shim must come to be before there is any thread.
     container_runtime::shim::dispatch();
+    if let Some(code) = toolbox::dispatch() {
+        return code;
+    }
     let arguments = Arguments::parse();
     tell_troubles();
     match arguments.command.run() {

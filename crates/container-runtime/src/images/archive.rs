@@ -10,9 +10,10 @@ use std::{
     path::{Component, Path},
 };
 
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{ImageError, ImageStore, content::Digest};
+use super::{Claim, ImageError, ImageStore, NewImage, Reference, content::Digest};
 
 /// No index or manifest is larger than this.
 const LARGEST_DOCUMENT: u64 = 4 << 20;
@@ -57,7 +58,7 @@ struct Manifest {
 }
 
 /// This machine's architecture, as images name it.
-pub(super) fn architecture() -> &'static str {
+pub(crate) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -73,29 +74,16 @@ impl ImageStore {
     /// Takes the images of an archive; their ids.
     pub fn import(&self, archive: &Path) -> Result<Vec<String>, ImageError> {
         let file = BufReader::new(File::open(archive)?);
-        let mut new = Vec::new();
-        let result = self.store_files(decompressed(file)?, &mut new).and_then(|files| {
-            match (files.get("manifest.json"), files.get("index.json")) {
-                (Some(manifest), _) => self.import_docker(&files, manifest),
-                (None, Some(index)) => self.import_layout(index),
-                (None, None) => Err(ImageError::NoManifest),
-            }
-        });
-        let kept: Vec<Digest> = self
-            .all()
-            .iter()
-            .flat_map(|image| {
-                let layers = image.layers.iter().map(|layer| layer.digest.clone());
-                layers.chain(Digest::parse(&image.summary.id).ok()).collect::<Vec<_>>()
-            })
-            .collect();
-        for digest in new.iter().filter(|digest| !kept.contains(digest)) {
-            self.content.remove(digest)?;
+        let mut claim = self.claim(Vec::new());
+        let files = self.store_files(decompressed(file)?, &mut claim)?;
+        match (files.get("manifest.json"), files.get("index.json")) {
+            (Some(manifest), _) => self.import_docker(&files, manifest),
+            (None, Some(index)) => self.import_layout(index),
+            (None, None) => Err(ImageError::NoManifest),
         }
-        result
     }
 
-    fn store_files(&self, archive: impl Read, new: &mut Vec<Digest>) -> Result<Files, ImageError> {
+    fn store_files(&self, archive: impl Read, claim: &mut Claim<'_>) -> Result<Files, ImageError> {
         let mut files = Files::new();
         let mut links = Vec::new();
         let mut archive = tar::Archive::new(archive);
@@ -105,7 +93,7 @@ impl ImageStore {
             match entry.header().entry_type() {
                 kind if kind.is_file() => {
                     let digest = self.content.write(&mut entry)?;
-                    new.push(digest.clone());
+                    claim.add(digest.clone());
                     files.insert(path, digest);
                 }
                 // Old archives have a layer once, and links to it where it is used again.
@@ -134,8 +122,14 @@ impl ImageStore {
         manifests
             .iter()
             .map(|image| {
-                let layers = image.layers.iter().map(find).collect::<Result<_, _>>()?;
-                self.add(&find(&image.config)?, layers, image.repo_tags.as_deref().unwrap_or_default(), None, false)
+                self.add(NewImage {
+                    config: find(&image.config)?,
+                    layers: image.layers.iter().map(find).collect::<Result<_, _>>()?,
+                    tags: image.repo_tags.clone().unwrap_or_default(),
+                    digests: Vec::new(),
+                    manifest: None,
+                    made_from: None,
+                })
             })
             .collect()
     }
@@ -154,10 +148,17 @@ impl ImageStore {
                         return Err(ImageError::Missing(needed.digest.to_string()));
                     }
                 }
-                let layers = manifest.layers.into_iter().map(|layer| layer.digest).collect();
                 // A bare tag, as some tools write it, names no image.
-                let names: Vec<String> = name.into_iter().filter(|name| name.contains(['/', ':'])).collect();
-                self.add(&manifest.config.digest, layers, &names, Some(&digest), false)
+                let tags: Vec<String> = name.into_iter().filter(|name| name.contains(['/', ':'])).collect();
+                let digests = tags.iter().map(|tag| Ok(format!("{}@{digest}", Reference::parse(tag)?.path())));
+                self.add(NewImage {
+                    digests: digests.collect::<Result<_, ImageError>>()?,
+                    tags,
+                    config: manifest.config.digest,
+                    layers: manifest.layers.into_iter().map(|layer| layer.digest).collect(),
+                    manifest: Some(digest),
+                    made_from: None,
+                })
             })
             .collect()
     }
@@ -203,15 +204,43 @@ fn plain(path: &Path) -> String {
     parts.join("/")
 }
 
-/// Looks at the first bytes, and undoes gzip.
+/// Looks at the first bytes, and undoes gzip or zstd.
 pub(crate) fn decompressed<'a>(mut source: impl std::io::BufRead + 'a) -> Result<Box<dyn Read + 'a>, ImageError> {
     let start = source.fill_buf()?;
     if start.starts_with(&[0x1f, 0x8b]) {
         return Ok(Box::new(flate2::bufread::MultiGzDecoder::new(source)));
     }
     if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let error = "it is compressed with zstd, which this runtime does not read yet: use gzip".into();
-        return Err(ImageError::Damaged { what: "an archive".into(), error });
+        return Ok(Box::new(Frames { source: Some(source), frame: None }));
     }
     Ok(Box::new(source))
+}
+
+/// All frames of a zstd file, one after the other: tools write several, and some that hold nothing.
+struct Frames<R: std::io::BufRead> {
+    /// Between two frames.
+    source: Option<R>,
+    frame: Option<Box<StreamingDecoder<R, FrameDecoder>>>,
+}
+
+impl<R: std::io::BufRead> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            if let Some(frame) = &mut self.frame {
+                let length = frame.read(buffer)?;
+                if length > 0 || buffer.is_empty() {
+                    return Ok(length);
+                }
+                self.source = self.frame.take().map(|frame| frame.into_parts().0);
+            }
+            let Some(mut source) = self.source.take() else { return Ok(0) };
+            if source.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            match StreamingDecoder::new(source) {
+                Ok(frame) => self.frame = Some(Box::new(frame)),
+                Err(error) => return Err(std::io::Error::other(error.to_string())),
+            }
+        }
+    }
 }

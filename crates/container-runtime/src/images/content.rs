@@ -102,8 +102,14 @@ impl ContentStore {
         Ok(Self { blobs, incoming })
     }
 
-    fn path(&self, digest: &Digest) -> PathBuf {
+    pub fn path(&self, digest: &Digest) -> PathBuf {
         self.blobs.join(digest.hex())
+    }
+
+    /// Everything that is stored.
+    pub fn all(&self) -> io::Result<Vec<Digest>> {
+        let names = crate::state::names(&self.blobs)?;
+        Ok(names.iter().filter_map(|name| Digest::parse(&format!("sha256:{name}")).ok()).collect())
     }
 
     pub fn has(&self, digest: &Digest) -> bool {
@@ -123,22 +129,17 @@ impl ContentStore {
     }
 
     /// Stores what a reader gives; durable when this returns.
-    pub fn write(&self, source: impl Read) -> io::Result<Digest> {
+    pub fn write(&self, mut source: impl Read) -> io::Result<Digest> {
+        let mut incoming = self.begin()?;
+        io::copy(&mut source, &mut incoming)?;
+        incoming.store()
+    }
+
+    /// Begins to store something that comes in parts.
+    pub fn begin(&self) -> io::Result<Incoming> {
         let temporary = self.incoming.join(new_id()?);
-        let mut source = Hashing::new(source);
-        let stored = (|| {
-            let mut file = File::create(&temporary)?;
-            io::copy(&mut source, &mut file)?;
-            file.flush()?;
-            file.sync_all()?;
-            let digest = source.finish()?;
-            fs::rename(&temporary, self.path(&digest))?;
-            Ok(digest)
-        })();
-        if stored.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        stored
+        let file = File::options().create_new(true).write(true).open(&temporary)?;
+        Ok(Incoming { file, temporary, blobs: self.blobs.clone(), context: Context::new(&SHA256) })
     }
 
     pub fn remove(&self, digest: &Digest) -> io::Result<()> {
@@ -146,5 +147,47 @@ impl ContentStore {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+}
+
+/// Content that is being written. Dropped before it is stored, it leaves nothing.
+pub struct Incoming {
+    file: File,
+    temporary: PathBuf,
+    blobs: PathBuf,
+    context: Context,
+}
+
+impl Incoming {
+    /// The digest of what has been written so far.
+    pub fn digest(&self) -> Digest {
+        Digest::from_hash(self.context.clone().finish().as_ref())
+    }
+
+    /// Makes it content; durable when this returns.
+    pub fn store(self) -> io::Result<Digest> {
+        self.file.sync_all()?;
+        let digest = self.digest();
+        fs::rename(&self.temporary, self.blobs.join(digest.hex()))?;
+        Ok(digest)
+    }
+}
+
+impl Write for Incoming {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.file.write(bytes)?;
+        self.context.update(bytes.get(..length).unwrap_or_default());
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // Where it was stored, there is no such file any more.
+        let _ = fs::remove_file(&self.temporary);
     }
 }

@@ -5,12 +5,13 @@
 //! listed is complete.
 
 mod archive;
+mod claims;
 pub mod content;
 mod executable;
 mod reference;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -21,8 +22,9 @@ use serde::{Deserialize, Serialize};
 use crate::{runtime::locked, services, state};
 use content::{ContentStore, Digest};
 
-pub(crate) use archive::decompressed;
-pub use reference::normalize;
+pub(crate) use archive::{architecture, decompressed};
+pub use claims::Claim;
+pub use reference::{Reference, normalize};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -67,6 +69,34 @@ pub struct ImageRecord {
     pub config: ImageConfig,
     /// The lowest first.
     pub layers: Vec<Layer>,
+    /// The manifest that it came with from a registry.
+    #[serde(default)]
+    pub manifest: Option<Digest>,
+    /// The file that the image was made from, as it was then.
+    #[serde(default)]
+    pub made_from: Option<String>,
+}
+
+impl ImageRecord {
+    /// Everything that must be there for the image to be.
+    pub fn content(&self) -> impl Iterator<Item = Digest> {
+        let config = Digest::parse(&self.summary.id).ok();
+        self.layers.iter().map(|layer| layer.digest.clone()).chain(config).chain(self.manifest.clone())
+    }
+}
+
+/// An image whose content is stored.
+#[derive(Debug)]
+pub(crate) struct NewImage {
+    pub(crate) config: Digest,
+    /// The lowest first.
+    pub(crate) layers: Vec<Digest>,
+    /// Names that until now may have meant another.
+    pub(crate) tags: Vec<String>,
+    /// Names with digests.
+    pub(crate) digests: Vec<String>,
+    pub(crate) manifest: Option<Digest>,
+    pub(crate) made_from: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,10 +135,19 @@ pub struct ImageStore {
     records: PathBuf,
     content: ContentStore,
     images: Mutex<BTreeMap<String, Arc<ImageRecord>>>,
+    /// How often content is claimed by who is about to use it.
+    claims: Mutex<BTreeMap<Digest, usize>>,
+    /// One process at a time has the folder.
+    _lock: fs::File,
 }
 
 impl ImageStore {
     pub fn open(root: &Path) -> io::Result<Self> {
+        let lock = fs::File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
+        if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
+            let text = format!("another process has the images in {}", root.display());
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+        }
         let records = root.join("images");
         let content = ContentStore::open(&root.join("content"))?;
         let mut images = BTreeMap::new();
@@ -116,7 +155,12 @@ impl ImageStore {
             let record: ImageRecord = state::read(&records.join(name))?;
             images.insert(record.summary.id.clone(), Arc::new(record));
         }
-        Ok(Self { records, content, images: Mutex::new(images) })
+        let used: BTreeSet<Digest> = images.values().flat_map(|image| image.content()).collect();
+        // What was fetched for an image that never came to be.
+        for digest in content.all()?.iter().filter(|digest| !used.contains(digest)) {
+            content.remove(digest)?;
+        }
+        Ok(Self { records, content, images: Mutex::new(images), claims: Mutex::default(), _lock: lock })
     }
 
     pub fn content(&self) -> &ContentStore {
@@ -140,16 +184,10 @@ impl ImageStore {
         images.values().find(named).cloned()
     }
 
-    /// Records an image whose content is stored, under names that until now may have meant another.
-    fn add(
-        &self,
-        config: &Digest,
-        layers: Vec<Digest>,
-        tags: &[String],
-        manifest: Option<&Digest>,
-        pinned: bool,
-    ) -> Result<String, ImageError> {
-        let text = self.content.read(config)?;
+    /// Records an image.
+    pub(crate) fn add(&self, new: NewImage) -> Result<String, ImageError> {
+        let NewImage { config, layers, tags, digests, manifest, made_from } = new;
+        let text = self.content.read(&config)?;
         let damaged = |error: String| ImageError::Damaged { what: format!("the configuration {config}"), error };
         let file: ConfigFile = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if file.rootfs.diff_ids.len() != layers.len() {
@@ -171,7 +209,8 @@ impl ImageStore {
             size,
             uid,
             username: if uid.is_none() { name.to_owned() } else { String::new() },
-            pinned,
+            // What cannot be fetched again stays.
+            pinned: made_from.is_some(),
             repo_tags: Vec::new(),
         };
         let mut images = locked(&self.images);
@@ -182,10 +221,11 @@ impl ImageStore {
         }
         for tag in &tags {
             push_new(&mut summary.repo_tags, tag.clone());
-            if let (Some(manifest), Some((repository, _))) = (manifest, tag.rsplit_once(':')) {
-                push_new(&mut summary.repo_digests, format!("{repository}@{manifest}"));
-            }
         }
+        for digest in digests {
+            push_new(&mut summary.repo_digests, digest);
+        }
+        let known = images.get(&summary.id);
         let record = ImageRecord {
             config: ImageConfig {
                 user,
@@ -196,6 +236,8 @@ impl ImageStore {
                 stop_signal: fields.stop_signal.unwrap_or_default(),
             },
             layers: layers.collect(),
+            manifest: manifest.or_else(|| known?.manifest.clone()),
+            made_from: made_from.or_else(|| known?.made_from.clone()),
             summary,
         };
         let id = record.summary.id.clone();
@@ -204,6 +246,7 @@ impl ImageStore {
             if other.summary.repo_tags.iter().any(|tag| tags.contains(tag)) {
                 let mut without = ImageRecord::clone(other);
                 without.summary.repo_tags.retain(|tag| !tags.contains(tag));
+                without.summary.pinned &= !without.summary.repo_tags.is_empty();
                 self.write(&without)?;
                 *other = Arc::new(without);
             }
@@ -222,18 +265,23 @@ impl ImageStore {
 
     /// Removes an image, and what no other image has of its content.
     pub fn remove(&self, image: &ImageRecord) -> io::Result<()> {
+        let claim = self.claim(image.content().collect());
         let mut images = locked(&self.images);
         fs::remove_file(self.file(&image.summary.id))?;
         images.remove(&image.summary.id);
-        let is_used = |digest: &Digest| {
-            images.values().any(|other| {
-                other.summary.id == digest.to_string() || other.layers.iter().any(|layer| layer.digest == *digest)
-            })
-        };
-        let config = Digest::parse(&image.summary.id).ok();
-        for digest in image.layers.iter().map(|layer| &layer.digest).chain(&config).filter(|digest| !is_used(digest)) {
-            self.content.remove(digest)?;
-        }
+        drop(images);
+        drop(claim);
+        Ok(())
+    }
+
+    /// Takes names from an image; the last one takes the image with it.
+    pub fn untag(&self, image: &ImageRecord, name: &str) -> io::Result<()> {
+        let mut images = locked(&self.images);
+        let Some(known) = images.get_mut(&image.summary.id) else { return Ok(()) };
+        let mut without = ImageRecord::clone(known);
+        without.summary.repo_tags.retain(|tag| tag != name);
+        self.write(&without)?;
+        *known = Arc::new(without);
         Ok(())
     }
 }

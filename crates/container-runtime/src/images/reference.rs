@@ -32,3 +32,44 @@ pub fn normalize(name: &str) -> Result<String, ImageError> {
         (None, tag) => format!("{full}:{}", tag.unwrap_or("latest")),
     })
 }
+
+/// A name in its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// Such as `docker.io` or `localhost:5000`.
+    pub registry: String,
+    /// Such as `library/nginx`.
+    pub repository: String,
+    /// A tag or a digest.
+    pub version: String,
+}
+
+impl Reference {
+    pub fn parse(name: &str) -> Result<Self, ImageError> {
+        let full = normalize(name)?;
+        let bad = || ImageError::Name(name.to_owned());
+        let (path, version) = full.split_once('@').or_else(|| full.rsplit_once(':')).ok_or_else(bad)?;
+        let (registry, repository) = path.split_once('/').ok_or_else(bad)?;
+        if version.contains(':') {
+            super::content::Digest::parse(version).map_err(|_| bad())?;
+        }
+        Ok(Self { registry: registry.into(), repository: repository.into(), version: version.into() })
+    }
+
+    /// The digest, if the version is one.
+    pub fn digest(&self) -> Option<super::content::Digest> {
+        super::content::Digest::parse(&self.version).ok()
+    }
+
+    /// The name without the version.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+}
+
+impl std::fmt::Display for Reference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mark = if self.version.contains(':') { '@' } else { ':' };
+        write!(f, "{}/{}{mark}{}", self.registry, self.repository, self.version)
+    }
+}
