@@ -237,7 +237,7 @@ async fn watch_over(
     progress::up();
     tokio::select! {
         failed = &mut node.running => failed.context("the node has ended")?.context("the node cannot go on"),
-        failed = further.ended() => failed,
+        () = further.keep() => Ok(()),
     }
 }
 

@@ -22,10 +22,20 @@ use tokio::process::{Child, Command};
 use super::NodeChoice;
 use crate::{commands::agent::Files, node, progress::say};
 
+/// How long after its end the process of a node is started again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// The processes of further nodes.
 #[derive(Default)]
 pub struct FurtherNodes {
-    running: Vec<(String, Child)>,
+    running: Vec<FurtherNode>,
+}
+
+struct FurtherNode {
+    host: hosts::Host,
+    folder: PathBuf,
+    proxy: bool,
+    process: Child,
 }
 
 impl FurtherNodes {
@@ -46,40 +56,47 @@ impl FurtherNodes {
             kubeconfig::write(&files.kubeconfig, authority, api, &format!("system:node:{name}"), "system:nodes")?;
             kubeconfig::write(&files.proxy_kubeconfig, authority, api, "system:kube-proxy", "system:kube-proxy")?;
             files.write_certificate(authority, &node::names(&name, host.address))?;
-            let child = spawn(&host, &folder, first.proxy).with_context(|| format!("cannot start the node {name}"))?;
+            let process =
+                spawn(&host, &folder, first.proxy).with_context(|| format!("cannot start the node {name}"))?;
             say(&format!("node {name} has the address {}", host.address));
-            self.running.push((name, child));
+            self.running.push(FurtherNode { host, folder, proxy: first.proxy, process });
         }
         Ok(())
     }
 
-    /// Waits until one ends that nobody told to.
-    pub async fn ended(&mut self) -> anyhow::Result<()> {
+    /// Starts a node's process again whenever it ends though nobody told it to.
+    pub async fn keep(&mut self) {
         if self.running.is_empty() {
             return std::future::pending().await;
         }
-        let waiting = self.running.iter_mut().map(|(name, child)| {
-            async move {
-                let status = child.wait().await;
-                (name.clone(), status)
+        loop {
+            let waiting = self
+                .running
+                .iter_mut()
+                .enumerate()
+                .map(|(index, node)| async move { (index, node.process.wait().await) }.boxed());
+            let ((index, status), ..) = select_all(waiting).await;
+            let Some(node) = self.running.get_mut(index) else { continue };
+            tracing::error!(node = node.host.name, ?status, "the process of a node has ended; it is started again");
+            tokio::time::sleep(AGAIN_AFTER).await;
+            match spawn(&node.host, &node.folder, node.proxy) {
+                Ok(process) => node.process = process,
+                Err(error) => tracing::error!(node = node.host.name, error = format!("{error:#}"), "it does not start"),
             }
-            .boxed()
-        });
-        let ((name, status), ..) = select_all(waiting).await;
-        anyhow::bail!("the node {name} has ended: {}", status?)
+        }
     }
 
     /// Tells all to stop and waits for them; their pods go on.
     pub async fn stop(&mut self, within: Duration) {
-        for (_, child) in &self.running {
-            if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+        for node in &self.running {
+            if let Some(pid) = node.process.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
-        for (name, child) in &mut self.running {
-            if tokio::time::timeout(within, child.wait()).await.is_err() {
-                tracing::warn!(node = name, "the node did not stop in order");
-                let _ = child.kill().await;
+        for node in &mut self.running {
+            if tokio::time::timeout(within, node.process.wait()).await.is_err() {
+                tracing::warn!(node = node.host.name, "the node did not stop in order");
+                let _ = node.process.kill().await;
             }
         }
     }
