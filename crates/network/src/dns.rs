@@ -1,9 +1,29 @@
 //! Names in the cluster: Services, headless ones and their pods, reverse names; all others are forwarded.
 
-use std::net::SocketAddr;
+mod announce;
+mod forward;
+mod server;
+mod zone;
 
-use controller_runtime::Informers;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use controller_runtime::{Informer, Informers, Key};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use tokio_util::sync::CancellationToken;
+
+use self::{
+    forward::Forwarder,
+    server::{Server, Sockets},
+    zone::{Cluster, Zone},
+};
+use crate::slices::{SERVICE, by_service};
+
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The name of the indexes by address.
+const ADDRESS: &str = "network-address";
 
 /// What the name server of a cluster is told.
 pub struct Setting {
@@ -12,7 +32,7 @@ pub struct Setting {
     /// May make the Service and the EndpointSlice by which pods reach the name server.
     pub client: kube::Client,
     /// The address of that Service.
-    pub service_address: std::net::IpAddr,
+    pub service_address: IpAddr,
     /// Where it listens, over UDP and TCP: an address of the node that pods reach.
     pub listen: SocketAddr,
     /// Such as `cluster.local`.
@@ -21,7 +41,67 @@ pub struct Setting {
 
 /// Answers until it is told to stop.
 pub async fn run(setting: Setting, stop: CancellationToken) -> Result<(), crate::Error> {
-    let _ = setting.domain;
-    stop.cancelled().await;
+    let Setting { informers, client, service_address, listen, domain } = setting;
+    let sockets = Sockets::bind(listen).await?;
+    let listen = sockets.address().unwrap_or(listen);
+    let zone = Zone::new(Informed::of(&informers), &domain, service_address)?;
+    let others = Forwarder::new(RESOLV_CONF.into(), [service_address, listen.ip()]);
+    let server = Arc::new(Server { zone, others });
+    stop.run_until_cancelled(async {
+        server.zone.cluster.synced().await;
+        tokio::join!(server.clone().serve(sockets), announce::run(&informers, client, service_address, listen));
+    })
+    .await;
     Ok(())
+}
+
+/// The cluster as informers know it.
+struct Informed {
+    services: Informer<Service>,
+    slices: Informer<EndpointSlice>,
+}
+
+impl Informed {
+    fn of(informers: &Informers) -> Self {
+        let (services, slices) = (informers.of::<Service>(), informers.of::<EndpointSlice>());
+        slices.index(SERVICE, by_service);
+        services.index(ADDRESS, |service: &Service| {
+            service.spec.as_ref().and_then(|spec| spec.cluster_ips.clone()).unwrap_or_default()
+        });
+        slices.index(ADDRESS, |slice: &EndpointSlice| {
+            let mut addresses: Vec<String> =
+                slice.endpoints.iter().flatten().filter_map(|endpoint| endpoint.addresses.first().cloned()).collect();
+            addresses.sort_unstable();
+            addresses.dedup();
+            addresses
+        });
+        Self { services, slices }
+    }
+
+    async fn synced(&self) {
+        self.services.synced().await;
+        self.slices.synced().await;
+    }
+}
+
+impl Cluster for Informed {
+    fn service(&self, key: &Key) -> Option<Arc<Service>> {
+        self.services.get(key)
+    }
+
+    fn slices(&self, service: &Key) -> Vec<Arc<EndpointSlice>> {
+        self.slices.by_index(SERVICE, &service.to_string())
+    }
+
+    fn has_services(&self, namespace: &str) -> bool {
+        !self.services.in_namespace(namespace).is_empty()
+    }
+
+    fn services_at(&self, address: IpAddr) -> Vec<Arc<Service>> {
+        self.services.by_index(ADDRESS, &address.to_string())
+    }
+
+    fn slices_at(&self, address: IpAddr) -> Vec<Arc<EndpointSlice>> {
+        self.slices.by_index(ADDRESS, &address.to_string())
+    }
 }

@@ -14,13 +14,30 @@
 //! Nothing here depends on the container runtime or the node agent: whoever wires them together gives the runtime a
 //! pod network made of [`pods::Pods`].
 
+mod block;
 pub mod dns;
 pub mod hosts;
+mod nft;
 pub mod pods;
 pub mod proxy;
 pub mod routes;
+mod slices;
+mod sysctl;
+
+/// Where is written what does not outlive a start of the machine.
+const RUNTIME: &str = "/run/ferry";
 
 /// Why a network could not be made as asked; the text says what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub String);
+
+/// As the kernel knows the protocols that have ports.
+fn protocol_number(name: &str) -> Option<u8> {
+    match name {
+        "TCP" => Some(6),
+        "UDP" => Some(17),
+        "SCTP" => Some(132),
+        _ => None,
+    }
+}

@@ -1,16 +1,27 @@
 //! Pods on the network of their node: an address each from the node's block, a routed veth, masquerade to the outside.
+//!
+//! What a pod gets is written down ([`addresses`]) before it is made, so that a process that is killed at any moment finds
+//! all of it again. Everything can be made twice and removed twice.
+
+mod addresses;
+mod filter;
+mod wire;
 
 use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
 
-use crate::Error;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use self::{addresses::Addresses, filter::Filter, wire::Wires};
+use crate::{Error, block::Block, sysctl};
 
 /// What the pod network of a node is told.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where it is written down which pod has which address, before it has it.
+    /// The folder in which it is written down which pod has which address, before it has it.
     pub state: PathBuf,
     /// The node's own block, such as `10.244.0.0/24`.
     pub pod_cidr: String,
@@ -19,7 +30,7 @@ pub struct Settings {
 }
 
 /// A port of the node that leads to a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPort {
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
@@ -31,26 +42,78 @@ pub struct HostPort {
 /// The network of all pods of this node.
 pub struct Pods {
     settings: Settings,
+    /// Locked while it is decided who has what, not while the kernel works.
+    addresses: Mutex<Addresses>,
+    wires: Wires,
+    filter: Filter,
 }
 
 impl Pods {
     /// Opens the state and makes what all pods share; pods that an earlier process connected stay connected.
     pub async fn open(settings: Settings) -> Result<Self, Error> {
-        Ok(Self { settings })
+        let (pod_block, cluster_block): (Block, Block) = (settings.pod_cidr.parse()?, settings.cluster_cidr.parse()?);
+        let addresses = Addresses::open(&settings.state, pod_block)?;
+        sysctl::want(&settings.state, "net/ipv4/ip_forward", "1")?;
+        let filter = Filter::open(pod_block, cluster_block, addresses.all()).await?;
+        let wires = Wires::open().await?;
+        Ok(Self { settings, addresses: Mutex::new(addresses), wires, filter })
     }
 
     /// Connects the network namespace at `netns`; the pod's addresses. Connecting it again gives the same ones.
     pub async fn attach(&self, id: &str, netns: &Path, ports: &[HostPort]) -> Result<Vec<IpAddr>, Error> {
-        Err(Error(format!("no network for {id} at {} ({ports:?}) in {:?}", netns.display(), self.settings)))
+        let (before, pod) = {
+            let mut addresses = self.addresses.lock().await;
+            (addresses.get(id).cloned(), addresses.take(id, ports)?)
+        };
+        if before.as_ref() != Some(&pod) {
+            if let Some(before) = before {
+                self.filter.shut_out(&before).await?;
+            }
+            if let Err(error) = self.filter.let_in(&pod).await {
+                self.addresses.lock().await.give_back(id)?;
+                return Err(error);
+            }
+        }
+        self.wires.connect(id, pod.address, netns).await?;
+        if ports.iter().any(|port| port.host.ip().is_loopback() || port.host.ip().is_unspecified()) {
+            // The node's own programs reach these ports at 127.0.0.1 too.
+            sysctl::write(&format!("net/ipv4/conf/{}/route_localnet", wire::name_of(id)), "1")?;
+        }
+        Ok(vec![pod.address.into()])
     }
 
     /// Takes back everything that `attach` made, also where it failed halfway or the namespace is gone.
-    pub async fn detach(&self, _id: &str) -> Result<(), Error> {
-        Ok(())
+    pub async fn detach(&self, id: &str) -> Result<(), Error> {
+        self.wires.disconnect(id).await?;
+        let mut addresses = self.addresses.lock().await;
+        if let Some(pod) = addresses.get(id) {
+            self.filter.shut_out(pod).await?;
+        }
+        addresses.give_back(id)
+    }
+
+    /// The ids of all pods that are attached or were once begun to be.
+    pub async fn ids(&self) -> Vec<String> {
+        self.addresses.lock().await.all().map(|pod| pod.id.clone()).collect()
     }
 
     /// Takes back everything: every pod, and what they share.
     pub async fn purge(self) -> Result<(), Error> {
-        Ok(())
+        for id in self.ids().await {
+            self.wires.disconnect(&id).await?;
+        }
+        self.filter.purge().await?;
+        sysctl::release(&self.settings.state)?;
+        match std::fs::remove_dir_all(&self.settings.state) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error(format!("{}: {error}", self.settings.state.display())))
+            }
+            _ => Ok(()),
+        }
     }
+}
+
+/// The same in every process and every version: names of links are made from it (FNV-1a).
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

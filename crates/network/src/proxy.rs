@@ -1,13 +1,44 @@
 //! Services in nftables: ClusterIP, NodePort and the others, by maps in a table of our own.
+//!
+//! Changes of Services and EndpointSlices only note whose they are; one task works out what each of these Services means
+//! ([`plan`]), what that changes among all elements ([`book`]), and changes them in one transaction ([`table`]). What
+//! comes in meanwhile is the next transaction. Everything is written anew, in one step, only at the start and when the
+//! kernel did not take a change.
 
-use std::net::IpAddr;
+mod book;
+mod connections;
+mod health;
+mod plan;
+mod table;
 
-use controller_runtime::Informers;
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use controller_runtime::{Change, Informer, Informers, Key};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
+use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
+
+use self::{
+    book::{Book, Changes},
+    health::Health,
+    plan::{Node, Plan},
+    table::Table,
+};
+use crate::{
+    Error,
+    slices::{SERVICE, by_service, service_of},
+};
+
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// What the service proxy of a node is told.
 pub struct Setting {
-    /// Read as `system:kube-proxy`; Services, EndpointSlices and Nodes are followed.
+    /// Read as `system:kube-proxy`; Services and EndpointSlices are followed.
     pub informers: Informers,
     pub node_name: String,
     /// The addresses of the node that node ports are reached at.
@@ -18,11 +49,134 @@ pub struct Setting {
 
 /// Keeps the table up to date until it is told to stop. It stays in the kernel when it stops; [`purge`] removes it.
 pub async fn run(setting: Setting, stop: CancellationToken) {
-    let _ = setting.informers;
-    stop.cancelled().await;
+    stop.run_until_cancelled(async {
+        loop {
+            let Err(error) = follow(&setting).await;
+            tracing::error!(%error, "Services are not kept up to date; trying again");
+            sleep(AFTER_FAILURE).await;
+        }
+    })
+    .await;
 }
 
 /// Removes the table.
-pub async fn purge() -> Result<(), crate::Error> {
-    Ok(())
+pub async fn purge() -> Result<(), Error> {
+    table::remove().await
+}
+
+/// The Services that changed since they were last looked at.
+#[derive(Default)]
+struct Changed {
+    services: Mutex<BTreeSet<Key>>,
+    some: Notify,
+}
+
+impl Changed {
+    fn note(&self, service: Key) {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner).insert(service);
+        self.some.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.services.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Returns only when the kernel or the settings do not allow it.
+async fn follow(setting: &Setting) -> Result<std::convert::Infallible, Error> {
+    let (services, slices) = (setting.informers.of::<Service>(), setting.informers.of::<EndpointSlice>());
+    slices.index(SERVICE, by_service);
+    let changed = Arc::new(Changed::default());
+    services.on_change({
+        let changed = Arc::downgrade(&changed);
+        move |change: &Change<Service>| {
+            if let Some(changed) = changed.upgrade() {
+                changed.note(Key::of(&**change.object()));
+            }
+        }
+    });
+    slices.on_change({
+        let changed = Arc::downgrade(&changed);
+        move |change: &Change<EndpointSlice>| {
+            let Some(changed) = changed.upgrade() else { return };
+            let before = match change {
+                Change::Applied { old, .. } => old.as_deref(),
+                Change::Deleted(_) => None,
+            };
+            for slice in before.into_iter().chain([&**change.object()]) {
+                service_of(slice).into_iter().for_each(|service| changed.note(service));
+            }
+        }
+    });
+    services.synced().await;
+    slices.synced().await;
+    let mut proxy = Proxy::open(setting, services, slices)?;
+    loop {
+        proxy.work(changed.take()).await;
+        changed.some.notified().await;
+    }
+}
+
+struct Proxy {
+    services: Informer<Service>,
+    slices: Informer<EndpointSlice>,
+    node: Node,
+    book: Book,
+    table: Table,
+    health: Health,
+    /// Whether the kernel has what the book has.
+    in_step: bool,
+}
+
+impl Proxy {
+    fn open(setting: &Setting, services: Informer<Service>, slices: Informer<EndpointSlice>) -> Result<Self, Error> {
+        let addresses = setting.node_addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(address) => Some(*address),
+            IpAddr::V6(_) => None,
+        });
+        Ok(Self {
+            services,
+            slices,
+            node: Node { name: setting.node_name.clone(), addresses: addresses.collect() },
+            book: Book::default(),
+            table: Table::open(setting.cluster_cidr.parse()?)?,
+            health: Health::default(),
+            in_step: false,
+        })
+    }
+
+    /// Brings what changed into the kernel, however long that takes.
+    async fn work(&mut self, changed: BTreeSet<Key>) {
+        let mut changes = Changes::default();
+        for key in changed {
+            let plan = match self.services.get(&key) {
+                Some(service) => Plan::of(&service, &self.slices.by_index(SERVICE, &key.to_string()), &self.node),
+                None => Plan::default(),
+            };
+            self.health.note(&key, plan.health);
+            self.book.note(&key, plan, &mut changes);
+        }
+        let edit = self.book.edit(&mut changes);
+        if self.in_step {
+            match self.table.edit(&edit).await {
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "writing all Services anew");
+                    self.in_step = false;
+                }
+            }
+        }
+        while !self.in_step {
+            match self.table.replace(&self.book.all()).await {
+                Ok(()) => self.in_step = true,
+                Err(error) => {
+                    tracing::error!(%error, "Services cannot be reached by what changed; trying again");
+                    sleep(AFTER_FAILURE).await;
+                }
+            }
+        }
+        if let Err(error) = connections::forget(&changes.udp).await {
+            tracing::warn!(%error, "datagrams of old clients may still go to endpoints that are gone");
+        }
+    }
 }

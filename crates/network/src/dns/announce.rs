@@ -1,0 +1,159 @@
+//! The Service by which pods find the name server, and the EndpointSlice that leads to it.
+
+use std::{collections::BTreeMap, fmt::Debug, net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
+
+use controller_runtime::{Informers, Key};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        core::v1::{Service, ServicePort, ServiceSpec},
+        discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
+    },
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+};
+use kube::{Api, Client, Resource, api::PostParams};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{sync::Notify, time::sleep};
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "kube-dns";
+const PORT: i32 = 53;
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+
+/// Keeps both as they should be.
+pub(super) async fn run(informers: &Informers, client: Client, service_address: IpAddr, listen: SocketAddr) {
+    let changed = Arc::new(Notify::new());
+    let (service, slice) = (service(service_address), slice(listen));
+    wake_on_change(informers, &service, &changed);
+    wake_on_change(informers, &slice, &changed);
+    loop {
+        let done = async {
+            ensure(&client, &service, |there: &mut Service| {
+                let spec = there.spec.get_or_insert_default();
+                let wanted = service.spec.clone().unwrap_or_default();
+                let same = same_ports(&spec.ports, &wanted.ports) && spec.selector.is_none();
+                spec.ports = wanted.ports;
+                spec.selector = None;
+                same
+            })
+            .await?;
+            ensure(&client, &slice, |there: &mut EndpointSlice| {
+                let same = there.endpoints == slice.endpoints && there.ports == slice.ports;
+                there.endpoints.clone_from(&slice.endpoints);
+                there.ports.clone_from(&slice.ports);
+                same
+            })
+            .await
+        };
+        match done.await {
+            Ok(()) => changed.notified().await,
+            Err(error) => {
+                tracing::warn!(%error, "pods do not find the name server yet; trying again");
+                sleep(AFTER_FAILURE).await;
+            }
+        }
+    }
+}
+
+fn wake_on_change<K>(informers: &Informers, object: &K, changed: &Arc<Notify>)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let (key, changed) = (Key::of(object), Arc::downgrade(changed));
+    informers.of::<K>().on_change(move |change| {
+        if let Some(changed) = changed.upgrade().filter(|_| Key::of(&**change.object()) == key) {
+            changed.notify_one();
+        }
+    });
+}
+
+/// Creates an object, or corrects the one that is there; `correct` says whether it was right already.
+async fn ensure<K>(client: &Client, wanted: &K, correct: impl FnOnce(&mut K) -> bool) -> kube::Result<()>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Serialize + Debug,
+{
+    let api = Api::<K>::namespaced(client.clone(), NAMESPACE);
+    let name = wanted.meta().name.clone().unwrap_or_default();
+    match api.get_opt(&name).await? {
+        None => api.create(&PostParams::default(), wanted).await.map(drop),
+        Some(mut there) => {
+            let labels = there.meta_mut().labels.get_or_insert_default();
+            let missing: Vec<_> =
+                wanted.meta().labels.iter().flatten().filter(|(key, value)| labels.get(*key) != Some(value)).collect();
+            let labelled = missing.is_empty();
+            labels.extend(missing.into_iter().map(|(key, value)| (key.clone(), value.clone())));
+            if correct(&mut there) && labelled {
+                return Ok(());
+            }
+            api.replace(&name, &PostParams::default(), &there).await.map(drop)
+        }
+    }
+}
+
+fn same_ports(there: &Option<Vec<ServicePort>>, wanted: &Option<Vec<ServicePort>>) -> bool {
+    let essence = |port: &ServicePort| (port.name.clone(), port.port, port.protocol.clone());
+    let of = |ports: &Option<Vec<ServicePort>>| ports.iter().flatten().map(essence).collect::<Vec<_>>();
+    of(there) == of(wanted)
+}
+
+fn labels(own: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
+    Some(own.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+}
+
+fn service(address: IpAddr) -> Service {
+    let port = |name: &str, protocol: &str| ServicePort {
+        name: Some(name.to_owned()),
+        protocol: Some(protocol.to_owned()),
+        port: PORT,
+        target_port: Some(IntOrString::Int(PORT)),
+        ..ServicePort::default()
+    };
+    Service {
+        metadata: ObjectMeta {
+            namespace: Some(NAMESPACE.to_owned()),
+            name: Some(NAME.to_owned()),
+            labels: labels(&[
+                ("k8s-app", NAME),
+                ("kubernetes.io/cluster-service", "true"),
+                ("kubernetes.io/name", "CoreDNS"),
+            ]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec {
+            cluster_ip: Some(address.to_string()),
+            cluster_ips: Some(vec![address.to_string()]),
+            ports: Some(vec![port("dns", "UDP"), port("dns-tcp", "TCP")]),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn slice(listen: SocketAddr) -> EndpointSlice {
+    let port = |name: &str, protocol: &str| EndpointPort {
+        name: Some(name.to_owned()),
+        protocol: Some(protocol.to_owned()),
+        port: Some(listen.port().into()),
+        ..EndpointPort::default()
+    };
+    EndpointSlice {
+        metadata: ObjectMeta {
+            namespace: Some(NAMESPACE.to_owned()),
+            // Every machine that answers has a slice of its own.
+            name: Some(format!("{NAME}-{}", listen.ip().to_string().replace(['.', ':'], "-"))),
+            labels: labels(&[
+                ("kubernetes.io/service-name", NAME),
+                ("endpointslice.kubernetes.io/managed-by", "dns.ferry"),
+                ("k8s-app", NAME),
+            ]),
+            ..ObjectMeta::default()
+        },
+        address_type: if listen.is_ipv4() { "IPv4" } else { "IPv6" }.to_owned(),
+        endpoints: Some(vec![Endpoint {
+            addresses: vec![listen.ip().to_string()],
+            conditions: Some(EndpointConditions { ready: Some(true), serving: Some(true), terminating: Some(false) }),
+            ..Endpoint::default()
+        }]),
+        ports: Some(vec![port("dns", "UDP"), port("dns-tcp", "TCP")]),
+    }
+}

@@ -1,0 +1,143 @@
+//! What pods need of the packet filter: masquerade to the outside and to themselves, and ports of the node.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use nlink::netlink::{
+    nftables::{
+        BaseChain, CmpOp, Expr, FibFlags, NatHook, NatStatement, Priority, Register, Rule, Set, SetDataType,
+        SetElement, SetKeyType,
+    },
+    types::route::RouteType,
+};
+
+use super::addresses::Pod;
+use crate::{
+    Error,
+    block::Block,
+    nft::{
+        Change, Fields, Nft, destination_address, destination_port, fields_of, from, is_in, jump, look_up, protocol,
+        set_of, source_address, to, to_destination,
+    },
+    protocol_number,
+};
+
+const TABLE: &str = "ferry-pods";
+const PORTS: &str = "ports";
+
+/// The table of the node's pods.
+pub(super) struct Filter {
+    nft: Nft,
+    /// Source and destination of a packet that a pod sends to itself, by way of a Service.
+    to_itself: Set,
+    /// Ports on one address of the node.
+    ports_at: Set,
+    /// Ports on all addresses of the node.
+    ports: Set,
+}
+
+impl Filter {
+    /// Makes the table anew, in one step, with everything that these pods need.
+    pub async fn open<'a>(
+        pod_block: Block,
+        cluster_block: Block,
+        pods: impl Iterator<Item = &'a Pod>,
+    ) -> Result<Self, Error> {
+        use SetKeyType::{InetProto, InetService, Ipv4Addr};
+        let target = || SetDataType::Value(fields_of(&[Ipv4Addr, InetService]));
+        let filter = Self {
+            nft: Nft::open()?,
+            to_itself: set_of(TABLE, "to-itself", &[Ipv4Addr, Ipv4Addr]),
+            ports_at: set_of(TABLE, "ports-at", &[Ipv4Addr, InetProto, InetService]).map(target()),
+            ports: set_of(TABLE, "ports-everywhere", &[InetProto, InetService]).map(target()),
+        };
+        let mut change = filter.layout(pod_block, cluster_block);
+        for pod in pods {
+            change = filter.add(change, pod)?;
+        }
+        filter.nft.apply(change).await?;
+        for chain in filter.nft.dropping_forward_chains().await? {
+            tracing::warn!(
+                chain,
+                block = %cluster_block,
+                "this chain drops what it does not know, so pods may not reach anything: allow the block of the pods in it"
+            );
+        }
+        Ok(filter)
+    }
+
+    fn layout(&self, pod_block: Block, cluster_block: Block) -> Change {
+        let (a, b, c) = (Register::Reg32_00, Register::Reg32_01, Register::Reg32_02);
+        let (address, port) = (Register::Reg32_08, Register::Reg32_09);
+        let masquerade = |rule: Rule| rule.nat(NatStatement::masquerade().fully_random());
+        let loopback = Block::around(Ipv4Addr::LOCALHOST, 8);
+        let change = self.nft.change(TABLE).replace_table().set(&self.to_itself).set(&self.ports_at).set(&self.ports);
+        let change = change
+            .chain(PORTS)
+            .base_chain("prerouting", BaseChain::nat(NatHook::Prerouting, Priority::DstNat))
+            .base_chain("output", BaseChain::nat(NatHook::Output, Priority::DstNat))
+            .base_chain("postrouting", BaseChain::nat(NatHook::Postrouting, Priority::SrcNat));
+        ["prerouting", "output"]
+            .into_iter()
+            .fold(change, |change, chain| change.rule(chain, |rule| rule.expr(Expr::Verdict(jump(PORTS)))))
+            .rule(PORTS, |rule| {
+                let key = rule.expr(destination_address(a)).expr(protocol(b)).expr(destination_port(c));
+                key.expr(look_up(&self.ports_at, a, address)).expr(to_destination(address, port))
+            })
+            .rule(PORTS, |rule| {
+                let here = rule.match_fib_type(FibFlags::DADDR, RouteType::Local);
+                let key = here.expr(protocol(a)).expr(destination_port(b));
+                key.expr(look_up(&self.ports, a, address)).expr(to_destination(address, port))
+            })
+            .rule("postrouting", |rule| {
+                let both = rule.expr(source_address(a)).expr(destination_address(b));
+                masquerade(both.expr(is_in(&self.to_itself, a)))
+            })
+            .rule("postrouting", |rule| masquerade(to(from(rule, CmpOp::Eq, loopback), CmpOp::Eq, pod_block)))
+            .rule("postrouting", |rule| masquerade(to(from(rule, CmpOp::Eq, pod_block), CmpOp::Neq, cluster_block)))
+    }
+
+    pub async fn let_in(&self, pod: &Pod) -> Result<(), Error> {
+        let change = self.add(self.nft.change(TABLE), pod)?;
+        self.nft.apply(change).await
+    }
+
+    pub async fn shut_out(&self, pod: &Pod) -> Result<(), Error> {
+        let (at, everywhere) = self.ports_of(pod)?;
+        let change = self.nft.change(TABLE).remove(&self.to_itself, &[to_itself(pod)]);
+        self.nft.apply(change.remove(&self.ports_at, &at).remove(&self.ports, &everywhere)).await
+    }
+
+    fn add(&self, change: Change, pod: &Pod) -> Result<Change, Error> {
+        let (at, everywhere) = self.ports_of(pod)?;
+        Ok(change.add(&self.to_itself, &[to_itself(pod)]).add(&self.ports_at, &at).add(&self.ports, &everywhere))
+    }
+
+    /// The elements of a pod's ports: those on one address, and those on all.
+    fn ports_of(&self, pod: &Pod) -> Result<(Vec<SetElement>, Vec<SetElement>), Error> {
+        let (mut at, mut everywhere) = (Vec::new(), Vec::new());
+        for port in &pod.ports {
+            let number = protocol_number(&port.protocol)
+                .ok_or_else(|| Error(format!("{} is not a protocol that has ports", port.protocol)))?;
+            let target = Fields::default().address(pod.address).port(port.container_port);
+            match port.host.ip() {
+                IpAddr::V4(host) if !host.is_unspecified() => {
+                    let key = Fields::default().address(host).protocol(number).port(port.host.port());
+                    at.push(key.to(&target));
+                }
+                IpAddr::V6(host) if !host.is_unspecified() => {
+                    return Err(Error(format!("port {} of {host}: pods have IPv4 addresses only", port.host.port())));
+                }
+                _ => everywhere.push(Fields::default().protocol(number).port(port.host.port()).to(&target)),
+            }
+        }
+        Ok((at, everywhere))
+    }
+
+    pub async fn purge(self) -> Result<(), Error> {
+        self.nft.remove_table(TABLE).await
+    }
+}
+
+fn to_itself(pod: &Pod) -> SetElement {
+    Fields::default().address(pod.address).address(pod.address).element()
+}

@@ -1,0 +1,126 @@
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+};
+
+use network::pods::{HostPort, Pods, Settings};
+
+use crate::machine::{Machine, NODE, OUTSIDE, ask, in_own_network, outside, state_of_the_network};
+
+pub fn settings(state: &Path) -> Settings {
+    Settings { state: state.join("pods"), pod_cidr: "10.244.0.0/24".into(), cluster_cidr: "10.244.0.0/16".into() }
+}
+
+pub async fn attach(pods: &Pods, id: &str, machine: &Machine, ports: &[HostPort]) -> IpAddr {
+    pods.attach(id, &machine.netns, ports).await.unwrap()[0]
+}
+
+#[test]
+fn pods_reach_each_other_the_node_and_the_outside() {
+    in_own_network(|| async {
+        let outside = outside().await;
+        let folder = tempfile::tempdir().unwrap();
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        let (a, b) = (Machine::new(), Machine::new());
+        let (at_a, at_b) = (attach(&pods, "a", &a, &[]).await, attach(&pods, "b", &b, &[]).await);
+        a.serve(8080, "a");
+        b.serve(8080, "b");
+        outside.serve(8080, "outside");
+
+        assert_eq!(a.ask(at_b, 8080).unwrap(), format!("b {at_a}"), "a pod sees the other's address");
+        assert_eq!(b.ask(at_a, 8080).unwrap(), format!("a {at_b}"));
+        assert_eq!(b.ask_udp(at_a, 8080).unwrap(), format!("a {at_b}"));
+        assert_eq!(a.ask(Ipv4Addr::LOCALHOST, 8080).unwrap(), "a 127.0.0.1", "the loopback is up");
+        assert_eq!(ask(SocketAddr::new(at_a, 8080)).unwrap(), format!("a {NODE}"), "the node reaches its pods");
+        assert_eq!(a.ask(OUTSIDE, 8080).unwrap(), format!("outside {NODE}"), "the outside sees the node only");
+    });
+}
+
+#[test]
+fn everything_survives_a_new_process_and_a_purge_leaves_nothing() {
+    in_own_network(|| async {
+        let outside = outside().await;
+        let before = state_of_the_network().await;
+        let folder = tempfile::tempdir().unwrap();
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        let (a, b) = (Machine::new(), Machine::new());
+        let at_a = attach(&pods, "a", &a, &[]).await;
+        a.serve(8080, "a");
+        outside.serve(8080, "outside");
+        // As after kill -9: nothing is closed in order.
+        std::mem::forget(pods);
+        assert_eq!(a.ask(OUTSIDE, 8080).unwrap(), format!("outside {NODE}"));
+
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        assert_eq!(a.ask(OUTSIDE, 8080).unwrap(), format!("outside {NODE}"), "without being attached again");
+        assert_eq!(attach(&pods, "a", &a, &[]).await, at_a);
+        let at_b = attach(&pods, "b", &b, &[]).await;
+        assert_ne!(at_a, at_b);
+        assert_eq!(b.ask(at_a, 8080).unwrap(), format!("a {at_b}"));
+
+        pods.detach("b").await.unwrap();
+        pods.detach("b").await.unwrap();
+        pods.detach("never attached").await.unwrap();
+        assert_eq!(pods.ids().await, ["a"]);
+        let again = Machine::new();
+        assert_eq!(attach(&pods, "a", &again, &[]).await, at_a, "the same pod in a new namespace keeps its address");
+        again.serve(8080, "again");
+        assert_eq!(ask(SocketAddr::new(at_a, 8080)).unwrap(), format!("again {NODE}"));
+
+        pods.purge().await.unwrap();
+        assert_eq!(state_of_the_network().await, before);
+        assert!(!folder.path().join("pods").exists());
+    });
+}
+
+#[test]
+fn ports_of_the_node_lead_to_pods() {
+    in_own_network(|| async {
+        let outside = outside().await;
+        let folder = tempfile::tempdir().unwrap();
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        let (a, b) = (Machine::new(), Machine::new());
+        let port = |protocol: &str, host: Ipv4Addr, port: u16| HostPort {
+            protocol: protocol.into(),
+            host: (host, port).into(),
+            container_port: 8080,
+        };
+        let at_a = attach(&pods, "a", &a, &[port("TCP", Ipv4Addr::UNSPECIFIED, 80), port("TCP", NODE, 81)]).await;
+        // The same port on another address, and for another protocol.
+        let local = [port("TCP", Ipv4Addr::LOCALHOST, 81), port("UDP", NODE, 81)];
+        attach(&pods, "b", &b, &local).await;
+        a.serve(8080, "a");
+        b.serve(8080, "b");
+
+        assert_eq!(outside.ask(NODE, 80).unwrap(), format!("a {OUTSIDE}"));
+        assert_eq!(outside.ask(NODE, 81).unwrap(), format!("a {OUTSIDE}"));
+        assert_eq!(outside.ask_udp(NODE, 81).unwrap(), format!("b {OUTSIDE}"));
+        assert_eq!(ask((Ipv4Addr::LOCALHOST, 80).into()).unwrap(), format!("a {NODE}"));
+        assert_eq!(ask((Ipv4Addr::LOCALHOST, 81).into()).unwrap(), format!("b {NODE}"));
+        assert_eq!(a.ask(NODE, 80).unwrap(), format!("a {NODE}"), "a pod reaches itself through its port of the node");
+        assert_eq!(b.ask(at_a, 8080).map(|answer| answer.starts_with('a')), Ok(true));
+
+        pods.detach("a").await.unwrap();
+        assert!(outside.ask(NODE, 80).is_err());
+        assert_eq!(outside.ask_udp(NODE, 81).unwrap(), format!("b {OUTSIDE}"));
+    });
+}
+
+#[test]
+fn many_are_attached_at_once() {
+    in_own_network(|| async {
+        let folder = tempfile::tempdir().unwrap();
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        let machines: Vec<Machine> = (0..50).map(|_| Machine::new()).collect();
+        let begun = std::time::Instant::now();
+        let names: Vec<String> = (0..50).map(|n| format!("pod-{n}")).collect();
+        let attached = machines.iter().zip(&names).map(|(machine, name)| attach(&pods, name, machine, &[]));
+        let addresses = futures::future::join_all(attached).await;
+        println!("50 pods attached at once in {:?}", begun.elapsed());
+        let distinct: std::collections::HashSet<_> = addresses.iter().collect();
+        assert_eq!(distinct.len(), 50);
+        machines[0].serve(8080, "first");
+        assert_eq!(machines[49].ask(addresses[0], 8080).unwrap(), format!("first {}", addresses[49]));
+        pods.purge().await.unwrap();
+    });
+}

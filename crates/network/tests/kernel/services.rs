@@ -1,0 +1,281 @@
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    time::Duration,
+};
+
+use network::{
+    pods::Pods,
+    proxy::{self, Setting},
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    fake::{Cluster, endpoint, service, slice},
+    machine::{Machine, NODE, OUTSIDE, ask, ask_udp_from, in_own_network, outside, state_of_the_network},
+    pods::{attach, settings},
+};
+
+const WEB: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
+const REFUSED: &str = "connection refused";
+
+/// A node with two pods `a` and `b` that serve at 8080, a client pod, a machine outside, and a service proxy.
+struct Node {
+    cluster: Cluster,
+    outside: Machine,
+    a: (Machine, IpAddr),
+    b: (Machine, IpAddr),
+    client: Machine,
+    stop: CancellationToken,
+    _pods: Pods,
+    _folder: tempfile::TempDir,
+}
+
+impl Node {
+    async fn new() -> Self {
+        let outside = outside().await;
+        let folder = tempfile::tempdir().unwrap();
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        let (a, b, client) = (Machine::new(), Machine::new(), Machine::new());
+        let (at_a, at_b) = (attach(&pods, "a", &a, &[]).await, attach(&pods, "b", &b, &[]).await);
+        attach(&pods, "client", &client, &[]).await;
+        a.serve(8080, "a");
+        b.serve(8080, "b");
+        let node = Self {
+            cluster: Cluster::new(),
+            outside,
+            a: (a, at_a),
+            b: (b, at_b),
+            client,
+            stop: CancellationToken::new(),
+            _pods: pods,
+            _folder: folder,
+        };
+        node.start();
+        node
+    }
+
+    fn start(&self) {
+        let setting = Setting {
+            informers: self.cluster.informers(&self.stop),
+            node_name: "here".into(),
+            node_addresses: vec![NODE.into()],
+            cluster_cidr: "10.244.0.0/16".into(),
+        };
+        tokio::spawn(proxy::run(setting, self.stop.clone()));
+    }
+
+    fn put(&self, spec: Value, endpoints: Value) {
+        self.cluster.put("services", service("web", &WEB.to_string(), spec));
+        self.cluster.put("endpointslices", slice("web", endpoints));
+    }
+
+    fn both(&self) -> Value {
+        json!([endpoint(self.a.1, "here"), endpoint(self.b.1, "here")])
+    }
+}
+
+/// Asks again until the answer is as expected: what the API says takes a moment to arrive.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..200 {
+        if holds() {
+            return;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    panic!("never: {what}");
+}
+
+fn names(mut ask: impl FnMut() -> Result<String, String>) -> HashSet<String> {
+    (0..40).map(|_| ask().unwrap().split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_service_leads_to_all_its_endpoints() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        let both = HashSet::from(["a".to_owned(), "b".to_owned()]);
+        node.put(json!({}), node.both());
+        until("the service is there", || node.client.ask(WEB, 80).is_ok()).await;
+        assert_eq!(names(|| node.client.ask(WEB, 80)), both);
+        assert_eq!(names(|| node.client.ask_udp(WEB, 80)), both);
+        assert_eq!(names(|| ask((WEB, 80).into())), both, "from the node itself");
+        assert_eq!(names(|| node.a.0.ask(WEB, 80)), both, "also from one of them, to itself");
+        assert_eq!(node.client.ask(WEB, 81), Err(REFUSED.into()), "a port that the service does not have");
+
+        node.put(json!({}), json!([endpoint(node.b.1, "here")]));
+        until("only b is left", || names(|| node.client.ask(WEB, 80)) == HashSet::from(["b".to_owned()])).await;
+        node.put(json!({}), json!([]));
+        until("nobody is left", || node.client.ask(WEB, 80) == Err(REFUSED.into())).await;
+        assert_eq!(ask((WEB, 80).into()), Err(REFUSED.into()), "from the node too");
+        node.put(json!({}), node.both());
+        until("they are back", || node.client.ask(WEB, 80).is_ok()).await;
+        node.cluster.delete("services", "default", "web");
+        until("the service is gone", || node.client.ask(WEB, 80).is_err()).await;
+    });
+}
+
+#[test]
+fn pods_see_who_asks_and_the_outside_comes_by_the_node() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        let external = Ipv4Addr::new(203, 0, 113, 5);
+        let ports = json!([{"name": "tcp", "protocol": "TCP", "port": 80, "nodePort": 30080}]);
+        let spec = json!({"type": "NodePort", "ports": ports, "externalIPs": [external.to_string()]});
+        node.put(spec, json!([endpoint(node.a.1, "here")]));
+        until("the node port is there", || node.outside.ask(NODE, 30080).is_ok()).await;
+        assert_eq!(
+            node.outside.ask(NODE, 30080).unwrap(),
+            format!("a {NODE}"),
+            "masqueraded, so that answers come back"
+        );
+        assert_eq!(ask((NODE, 30080).into()).unwrap(), format!("a {NODE}"));
+        assert!(node.client.ask(WEB, 80).unwrap().starts_with("a 10.244.0."), "a pod is seen as it is");
+        assert!(node.client.ask(NODE, 30080).unwrap().starts_with("a "));
+        assert!(node.client.ask(external, 80).unwrap().starts_with("a "));
+        assert_eq!(node.a.0.ask(WEB, 80).unwrap(), format!("a {NODE}"), "to itself, by way of the node");
+    });
+}
+
+#[test]
+fn traffic_stays_on_the_node_if_it_is_told_to() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        let ports = json!([{"name": "tcp", "protocol": "TCP", "port": 80, "nodePort": 30080}]);
+        let spec = json!({"type": "LoadBalancer", "ports": ports, "externalTrafficPolicy": "Local",
+            "internalTrafficPolicy": "Local", "healthCheckNodePort": 30999});
+        node.put(spec.clone(), json!([endpoint(node.a.1, "here"), endpoint(node.b.1, "elsewhere")]));
+        until("the node port is there", || node.outside.ask(NODE, 30080).is_ok()).await;
+        let a = HashSet::from(["a".to_owned()]);
+        assert_eq!(node.outside.ask(NODE, 30080).unwrap(), format!("a {OUTSIDE}"), "the client's own address is seen");
+        assert_eq!(names(|| node.outside.ask(NODE, 30080)), a);
+        assert_eq!(names(|| node.client.ask(WEB, 80)), a);
+        let both = HashSet::from(["a".to_owned(), "b".to_owned()]);
+        assert_eq!(names(|| node.client.ask(NODE, 30080)), both, "from the cluster to all");
+        until("load balancers are told", || health(&node).starts_with("HTTP/1.1 200")).await;
+        assert!(health(&node).contains("\"localEndpoints\":1"), "{}", health(&node));
+
+        node.put(spec, json!([endpoint(node.b.1, "elsewhere")]));
+        until("there is none here", || health(&node).starts_with("HTTP/1.1 503")).await;
+        until("nobody answers the outside", || node.outside.ask(NODE, 30080) == Err("timed out".into())).await;
+        assert_eq!(names(|| node.client.ask(NODE, 30080)), HashSet::from(["b".to_owned()]));
+    });
+}
+
+fn health(node: &Node) -> String {
+    use std::io::{Read, Write};
+    node.outside.run(|| {
+        let mut answer = String::new();
+        if let Ok(mut stream) = std::net::TcpStream::connect((NODE, 30999)) {
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            stream.read_to_string(&mut answer).unwrap();
+        }
+        answer
+    })
+}
+
+#[test]
+fn a_client_comes_back_to_the_same_endpoint() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        let spec =
+            json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 100}}});
+        node.put(spec.clone(), node.both());
+        until("the service is there", || node.client.ask(WEB, 80).is_ok()).await;
+        let first = names(|| node.client.ask(WEB, 80));
+        assert_eq!(first.len(), 1);
+        let (kept, other) = if first.contains("a") { (&node.a, "b") } else { (&node.b, "a") };
+        let left: Vec<Value> = node
+            .both()
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|e| e["addresses"][0] != kept.1.to_string())
+            .cloned()
+            .collect();
+        node.put(spec.clone(), json!(left));
+        until("the client moves", || node.client.ask(WEB, 80).is_ok_and(|answer| answer.starts_with(other))).await;
+        node.put(spec, node.both());
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(names(|| node.client.ask(WEB, 80)), HashSet::from([other.to_owned()]), "and stays there");
+    });
+}
+
+#[test]
+fn datagrams_do_not_go_to_an_endpoint_that_is_gone() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        node.put(json!({}), json!([endpoint(node.a.1, "here")]));
+        until("the service is there", || node.client.ask_udp(WEB, 80).is_ok()).await;
+        let socket = node.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+        let to = SocketAddr::from((WEB, 80));
+        assert!(ask_udp_from(&socket, to).unwrap().starts_with("a "));
+        node.put(json!({}), json!([endpoint(node.b.1, "here")]));
+        // The same socket: the kernel remembers where its datagrams went.
+        until("the next datagram goes to b", || ask_udp_from(&socket, to).is_ok_and(|answer| answer.starts_with("b ")))
+            .await;
+    });
+}
+
+#[test]
+fn endpoints_that_end_serve_while_there_are_no_others() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        let mut ending = endpoint(node.a.1, "here");
+        ending["conditions"] = json!({"ready": false, "serving": true, "terminating": true});
+        node.put(json!({}), json!([ending]));
+        until("a still serves", || node.client.ask(WEB, 80).is_ok()).await;
+        node.put(json!({}), json!([ending, endpoint(node.b.1, "here")]));
+        until("only b is asked", || names(|| node.client.ask(WEB, 80)) == HashSet::from(["b".to_owned()])).await;
+    });
+}
+
+#[test]
+fn services_work_while_nobody_keeps_them_and_a_purge_leaves_nothing() {
+    in_own_network(|| async {
+        let mut node = Node::new().await;
+        node.put(json!({}), node.both());
+        until("the service is there", || node.client.ask(WEB, 80).is_ok()).await;
+        node.stop.cancel();
+        tokio::task::yield_now().await;
+        assert_eq!(names(|| node.client.ask(WEB, 80)).len(), 2);
+        // Another process finds the table, and changes that happened meanwhile.
+        node.put(json!({}), json!([endpoint(node.b.1, "here")]));
+        node.stop = CancellationToken::new();
+        node.start();
+        until("only b is left", || names(|| node.client.ask(WEB, 80)) == HashSet::from(["b".to_owned()])).await;
+        node.stop.cancel();
+        tokio::task::yield_now().await;
+        proxy::purge().await.unwrap();
+        proxy::purge().await.unwrap();
+        let left = state_of_the_network().await;
+        assert!(!left.iter().any(|line| line.contains("ferry-services")), "{left:?}");
+    });
+}
+
+#[test]
+fn no_request_fails_while_endpoints_come_and_go() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        node.put(json!({}), node.both());
+        until("the service is there", || node.client.ask(WEB, 80).is_ok()).await;
+        let client = node.client;
+        let asking = tokio::task::spawn_blocking(move || -> Vec<String> {
+            (0..400).filter_map(|_| client.ask(WEB, 80).err()).collect()
+        });
+        let mut turns = [
+            json!([endpoint(node.a.1, "here")]),
+            json!([endpoint(node.b.1, "here")]),
+            json!([endpoint(node.a.1, "here"), endpoint(node.b.1, "here")]),
+        ]
+        .into_iter()
+        .cycle();
+        while !asking.is_finished() {
+            node.cluster.put("endpointslices", slice("web", turns.next().unwrap()));
+            sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(asking.await.unwrap(), Vec::<String>::new());
+    });
+}
