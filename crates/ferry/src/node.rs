@@ -21,6 +21,7 @@ use rustls::ServerConfig;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::toolbox;
 use pod_network::NodeNetwork;
 
 /// The block that all pods of a cluster have their addresses from.
@@ -54,6 +55,7 @@ pub async fn run(settings: Settings, ready: oneshot::Sender<()>, stop: Cancellat
     let network = Arc::new(NodeNetwork::open(&settings.folder).await?);
     let runtime = Runtime::open(runtime_settings(&settings.folder)?, network.clone()).await;
     let runtime = runtime.context("cannot start the container runtime")?;
+    toolbox::install(&runtime).await?;
     let own = Informer::<Node>::start(
         Api::all(settings.client.clone()),
         Some(format!("metadata.name={}", settings.name)),

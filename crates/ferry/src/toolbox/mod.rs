@@ -31,9 +31,11 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::Context;
+use container_runtime::Runtime;
+
 /// The name of the image.
-#[allow(dead_code, reason = "for whoever starts a node")]
-pub const IMAGE: &str = "ferry.local/toolbox";
+const IMAGE: &str = "ferry.local/toolbox";
 
 /// Under which name the first argument is the command.
 const NAME: &str = "toolbox";
@@ -63,8 +65,15 @@ const COMMANDS: &[(&str, Command)] = &[
     ("wget", wget::run),
 ];
 
+/// Makes the image, unless it is there already.
+pub async fn install(runtime: &Runtime) -> anyhow::Result<()> {
+    let made = runtime.import_executable(IMAGE, Path::new("/proc/self/exe"), &commands()).await;
+    made.context("cannot make the image of the toolbox")?;
+    Ok(())
+}
+
 /// The names of all commands.
-pub fn commands() -> Vec<&'static str> {
+fn commands() -> Vec<&'static str> {
     COMMANDS.iter().map(|(name, _)| *name).collect()
 }
 
