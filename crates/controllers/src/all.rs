@@ -7,9 +7,9 @@ use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ReplicationController};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Setting, deployment, disruption, endpoint_slice_mirroring, endpoint_slices, endpoints, garbage_collector, job,
-    namespace, node_ipam, node_lifecycle, pod_garbage_collector, replica_set, root_ca, service_accounts,
-    taint_eviction,
+    Setting, daemon_set, deployment, disruption, endpoint_slice_mirroring, endpoint_slices, endpoints,
+    garbage_collector, job, namespace, node_ipam, node_lifecycle, pod_garbage_collector, replica_set, root_ca,
+    service_accounts, stateful_set, taint_eviction,
 };
 
 /// Runs until it is told to stop.
@@ -35,6 +35,8 @@ pub const CONTROLLERS: &[(&str, Run)] = &[
     ("taint-eviction-controller", |setting, stop| taint_eviction::run(setting, stop).boxed()),
     ("node-ipam-controller", |setting, stop| node_ipam::run(setting, stop).boxed()),
     ("job-controller", |setting, stop| job::run(setting, stop).boxed()),
+    ("statefulset-controller", |setting, stop| stateful_set::run(setting, stop).boxed()),
+    ("daemonset-controller", |setting, stop| daemon_set::run(setting, stop).boxed()),
 ];
 
 /// Controllers of Kubernetes that run inside the API server here, because they are part of what it promises.
@@ -49,10 +51,9 @@ pub const IN_THE_API_SERVER: &[&str] = &[
 
 /// Controllers of Kubernetes that do not exist here yet.
 pub const MISSING: &[&str] = &[
-    "daemonset-controller",
     "horizontal-pod-autoscaler-controller",
-    "statefulset-controller",
     "cronjob-controller",
+    "ttl-after-finished-controller",
     "podcertificaterequest-cleaner-controller",
     "ttl-controller",
     "bootstrap-signer-controller",
@@ -64,7 +65,6 @@ pub const MISSING: &[&str] = &[
     "persistentvolumeclaim-protection-controller",
     "persistentvolume-protection-controller",
     "podgroup-protection-controller",
-    "ttl-after-finished-controller",
     "kube-apiserver-serving-clustertrustbundle-publisher-controller",
     "ephemeral-volume-controller",
     "storageversion-garbage-collector-controller",

@@ -5,6 +5,7 @@
 //! `testing` bring the two together.
 
 pub mod all;
+mod daemon_set;
 mod deployment;
 mod discovered;
 mod disruption;
@@ -12,6 +13,7 @@ mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
 mod garbage_collector;
+mod history;
 mod job;
 mod namespace;
 mod node_ipam;
@@ -21,11 +23,14 @@ mod pod_garbage_collector;
 mod pod_writes;
 mod pods;
 mod replica_set;
+mod revision_hash;
 mod root_ca;
 mod service_accounts;
 mod service_pods;
 mod setting;
 mod share;
+mod stateful_set;
+mod status_writes;
 mod taint_eviction;
 
 pub use all::run;

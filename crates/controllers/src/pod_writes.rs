@@ -75,7 +75,7 @@ impl<O: Resource<DynamicType = ()>> PodWrites<'_, O> {
 
 /// Does something for each, in batches of one, two, four and so on: where the first fails, so will the others. Gives how
 /// many went well, and the first problem.
-pub async fn slow_start<T, F>(all: &[T], once: impl Fn(&T) -> F) -> (usize, Result<(), String>)
+pub async fn slow_start<'a, T, F>(all: &'a [T], once: impl Fn(&'a T) -> F) -> (usize, Result<(), String>)
 where
     F: Future<Output = Result<(), String>>,
 {

@@ -9,6 +9,7 @@ use k8s_openapi::api::{
 use kube::Resource;
 
 use super::arithmetic::sort_by_age;
+use crate::revision_hash;
 
 pub const HASH: &str = "pod-template-hash";
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -20,8 +21,6 @@ const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// How long the history may grow, in characters.
 const LONGEST_HISTORY: usize = 2000;
-/// What names consist of, without vowels and what looks like them.
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Annotations that a Deployment and its sets do not share.
 const OWN: &[&str] = &[LAST_APPLIED, REVISION, HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK];
@@ -68,15 +67,7 @@ pub fn has_template(set: &ReplicaSet, wanted: &PodTemplateSpec) -> bool {
 
 /// A short name for a template. `collisions` says how often another template had the same.
 pub fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
-    let text = serde_json::to_vec(template).unwrap_or_default();
-    let collisions = collisions.map(i32::to_le_bytes);
-    // FNV-1a.
-    let hash = text
-        .iter()
-        .chain(collisions.iter().flatten())
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-    let letter = |byte: u8| char::from(LETTERS.get(usize::from(byte) % LETTERS.len()).copied().unwrap_or(b'b'));
-    hash.to_string().bytes().map(letter).collect()
+    revision_hash::of(&serde_json::to_vec(template).unwrap_or_default(), collisions)
 }
 
 /// Brings the annotations of the new set up to date, and says whether any has changed.
@@ -153,16 +144,5 @@ mod tests {
         (6..2000).for_each(|revision| assert!(annotate(&deployment, &mut set, revision)));
         let history = annotation(&set, HISTORY).unwrap_or_default();
         assert!(history.len() <= LONGEST_HISTORY && history.ends_with(",1998"), "{}", history.len());
-    }
-
-    #[test]
-    fn templates_are_told_apart_by_their_hash() {
-        let mut template = PodTemplateSpec::default();
-        let first = hash(&template, None);
-        assert_eq!(first, hash(&template, None));
-        assert_ne!(first, hash(&template, Some(1)));
-        template.metadata.get_or_insert_default().name = Some("x".into());
-        assert_ne!(first, hash(&template, None));
-        assert!(first.bytes().all(|byte| LETTERS.contains(&byte)));
     }
 }

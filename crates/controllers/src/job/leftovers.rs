@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     is_managed_elsewhere,
-    look::{is_finished, is_tracked},
+    look::{finished, is_tracked},
     release,
 };
 
@@ -60,7 +60,7 @@ impl Leftovers {
         }
         let key = Key::new(pod.metadata.namespace.clone().unwrap_or_default(), &controller.name);
         let job = self.jobs.get(&key).filter(|job| job.metadata.uid.as_ref() == Some(&controller.uid));
-        job.is_none_or(|job| !is_managed_elsewhere(&job) && is_finished(&job))
+        job.is_none_or(|job| !is_managed_elsewhere(&job) && finished(&job).is_some())
     }
 }
 

@@ -346,9 +346,10 @@ fn replaces_only_failed(spec: &JobSpec) -> bool {
     spec.pod_replacement_policy.as_deref() == Some("Failed") || spec.pod_failure_policy.is_some()
 }
 
-pub fn is_finished(job: &Job) -> bool {
-    let conditions = job.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
-    conditions.into_iter().any(|c| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True")
+/// How a Job has ended, if it has.
+pub fn finished(job: &Job) -> Option<&JobCondition> {
+    let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
+    conditions.find(|c| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True")
 }
 
 pub fn is_tracked(pod: &Pod) -> bool {

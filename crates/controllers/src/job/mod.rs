@@ -36,7 +36,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-pub use look::is_finished;
+pub use look::finished;
 use look::{Look, Over, Plan, TRACKED, count, is_suspended, is_tracked};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -129,7 +129,7 @@ impl Controller for Jobs {
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
-        let Some(known) = self.jobs.get(key).filter(|job| !is_finished(job)) else {
+        let Some(known) = self.jobs.get(key).filter(|job| finished(job).is_none()) else {
             self.backoffs().remove(key);
             return Ok(Next::WhenChanged);
         };

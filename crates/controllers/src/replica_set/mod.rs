@@ -4,7 +4,7 @@ mod kinds;
 mod status;
 pub mod victims;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use controller_runtime::{
     Change, Clock, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
@@ -13,18 +13,16 @@ use controller_runtime::{
     informer::{CONTROLLER, by_controller, orphans},
 };
 use futures::future::join_all;
-use k8s_openapi::{
-    api::{apps::v1::ReplicaSetStatus, core::v1::Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::api::core::v1::Pod;
 use kinds::{Replicating, Wanted};
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Setting, owners,
     pod_writes::{BURST, PodWrites, slow_start},
     pods,
+    status_writes::write_status,
 };
 
 const WORKERS: usize = 5;
@@ -103,9 +101,13 @@ impl<S: Replicating> Controller for ReplicaSets<S> {
         let now = self.clock.now();
         let problem = managed.as_ref().err().map(String::as_str);
         let status = status::of(&*set, &wanted, &active, terminating, problem, now);
-        self.write_status(key, &set, &sets, &status).await?;
+        if set.with_status(status.clone()).status() != set.status() {
+            let written = write_status(&sets, &*set, |set| *set = set.with_status(status.clone())).await?;
+            written.iter().for_each(|set| self.own_writes.wrote(key, &self.sets, set));
+        }
         managed.map_err(Error::Other)?;
-        Ok(next_look(wanted.min_ready_seconds, &active, &status, now))
+        let next = pods::until_available(&active, wanted.min_ready_seconds, now);
+        Ok(next.map_or(Next::WhenChanged, Next::After))
     }
 }
 
@@ -151,39 +153,4 @@ impl<S: Replicating> ReplicaSets<S> {
         pods.retain(|pod| selectors.iter().any(|matches| matches(&pod.metadata)));
         pods
     }
-
-    /// Writes a status that differs, once more if somebody else was quicker.
-    async fn write_status(&self, key: &Key, set: &S, api: &Api<S>, status: &ReplicaSetStatus) -> Result<(), Error> {
-        let changed = set.with_status(status.clone());
-        if changed.status() == set.status() {
-            return Ok(());
-        }
-        let mut answer = api.replace_status(&key.name, &PostParams::default(), &changed).await;
-        if let Err(kube::Error::Api(conflict)) = &answer
-            && conflict.code == 409
-        {
-            let fresh = api.get(&key.name).await?;
-            if fresh.meta().uid == set.meta().uid {
-                let changed = fresh.with_status(status.clone());
-                answer = api.replace_status(&key.name, &PostParams::default(), &changed).await;
-            }
-        }
-        match answer {
-            Ok(written) => self.own_writes.wrote(key, &self.sets, &written),
-            Err(kube::Error::Api(gone)) if gone.is_not_found() => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-}
-
-/// When the next pod will have been ready for long enough.
-fn next_look(min_ready: i32, active: &[Arc<Pod>], status: &ReplicaSetStatus, now: Timestamp) -> Next {
-    if min_ready == 0 || status.ready_replicas == status.available_replicas {
-        return Next::WhenChanged;
-    }
-    let waiting = active.iter().filter_map(|pod| pods::ready(pod)?);
-    let due = waiting.map(|since| since + pods::seconds(min_ready)).filter(|due| *due > now).min();
-    let wait = due.map_or(pods::seconds(min_ready), |due| due.duration_since(now));
-    Next::After(Duration::try_from(wait).unwrap_or_default())
 }

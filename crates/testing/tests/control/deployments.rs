@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicI32, Ordering},
 };
 
-use controller_runtime::{Change, Informer, Informers};
+use controller_runtime::{Informer, Informers};
 use k8s_openapi::api::{
     apps::v1::{Deployment, DeploymentStatus, ReplicaSet},
     core::v1::{Event, Pod},
@@ -15,37 +15,20 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     eventually,
-    replica_sets::{make_ready, server, template},
+    nodes::{Fate, play},
+    replica_sets::{server, template},
 };
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// What nodes do, without any: pods become ready, unless their image is broken, and end when they are deleted.
-fn run_pods(client: &Client, informers: &Informers) {
-    let (pods, informer): (Api<Pod>, Informer<Pod>) = (Api::default_namespaced(client.clone()), informers.of());
-    let (sender, mut changed) = mpsc::unbounded_channel::<Arc<Pod>>();
-    informer.on_change(move |change| {
-        if let Change::Applied { new, .. } = change {
-            let _ = sender.send(new.clone());
-        }
-    });
-    tokio::spawn(async move {
-        while let Some(pod) = changed.recv().await {
-            let name = pod.metadata.name.as_deref().unwrap_or_default();
-            let image = pod.spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref());
-            let started = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
-            if pod.metadata.deletion_timestamp.is_some() {
-                pods.delete(name, &DeleteParams::default().grace_period(0)).await.ok();
-            } else if !started && image != Some("broken") {
-                make_ready(&pods, name).await;
-            }
-        }
-    });
+/// Pods become ready, unless their image is broken.
+fn fate(pod: &Pod) -> Fate {
+    let image = pod.spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref());
+    if image == Some("broken") { Fate::Pending } else { Fate::Ready }
 }
 
 fn deployment(replicas: i32, strategy: Value) -> Deployment {
@@ -72,7 +55,7 @@ impl Case {
     async fn new() -> Self {
         let (server, client) = server().await;
         let informers = Informers::new(client.clone(), CancellationToken::new());
-        run_pods(&client, &informers);
+        play(&client, &informers, fate);
         Self {
             deployments: Api::default_namespaced(client.clone()),
             sets: Api::default_namespaced(client.clone()),

@@ -1,6 +1,7 @@
 //! Controllers and what they stand on, against a whole API server.
 
 mod controllers;
+mod daemon_sets;
 mod deployments;
 mod disruption;
 mod endpoints;
@@ -14,6 +15,7 @@ mod pod_garbage_collector;
 mod replica_sets;
 mod replication_controllers;
 mod scheduling;
+mod stateful_sets;
 
 use std::time::Duration;
 
