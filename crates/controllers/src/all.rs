@@ -7,9 +7,9 @@ use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ReplicationController};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Setting, daemon_set, deployment, disruption, endpoint_slice_mirroring, endpoint_slices, endpoints,
+    Setting, cron_job, daemon_set, deployment, disruption, endpoint_slice_mirroring, endpoint_slices, endpoints,
     garbage_collector, job, namespace, node_ipam, node_lifecycle, pod_garbage_collector, replica_set, root_ca,
-    service_accounts, stateful_set, taint_eviction,
+    service_accounts, stateful_set, taint_eviction, ttl_after_finished,
 };
 
 /// Runs until it is told to stop.
@@ -26,6 +26,11 @@ pub const CONTROLLERS: &[(&str, Run)] = &[
     ("replicationcontroller-controller", |setting, stop| {
         replica_set::run::<ReplicationController>(setting, stop).boxed()
     }),
+    ("daemonset-controller", |setting, stop| daemon_set::run(setting, stop).boxed()),
+    ("statefulset-controller", |setting, stop| stateful_set::run(setting, stop).boxed()),
+    ("job-controller", |setting, stop| job::run(setting, stop).boxed()),
+    ("cronjob-controller", |setting, stop| cron_job::run(setting, stop).boxed()),
+    ("ttl-after-finished-controller", |setting, stop| ttl_after_finished::run(setting, stop).boxed()),
     ("endpoints-controller", |setting, stop| endpoints::run(setting, stop).boxed()),
     ("endpointslice-controller", |setting, stop| endpoint_slices::run(setting, stop).boxed()),
     ("endpointslice-mirroring-controller", |setting, stop| endpoint_slice_mirroring::run(setting, stop).boxed()),
@@ -34,9 +39,6 @@ pub const CONTROLLERS: &[(&str, Run)] = &[
     ("node-lifecycle-controller", |setting, stop| node_lifecycle::run(setting, stop).boxed()),
     ("taint-eviction-controller", |setting, stop| taint_eviction::run(setting, stop).boxed()),
     ("node-ipam-controller", |setting, stop| node_ipam::run(setting, stop).boxed()),
-    ("job-controller", |setting, stop| job::run(setting, stop).boxed()),
-    ("statefulset-controller", |setting, stop| stateful_set::run(setting, stop).boxed()),
-    ("daemonset-controller", |setting, stop| daemon_set::run(setting, stop).boxed()),
 ];
 
 /// Controllers of Kubernetes that run inside the API server here, because they are part of what it promises.
@@ -52,8 +54,6 @@ pub const IN_THE_API_SERVER: &[&str] = &[
 /// Controllers of Kubernetes that do not exist here yet.
 pub const MISSING: &[&str] = &[
     "horizontal-pod-autoscaler-controller",
-    "cronjob-controller",
-    "ttl-after-finished-controller",
     "podcertificaterequest-cleaner-controller",
     "ttl-controller",
     "bootstrap-signer-controller",

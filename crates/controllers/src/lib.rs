@@ -5,6 +5,7 @@
 //! `testing` bring the two together.
 
 pub mod all;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod discovered;
@@ -32,6 +33,7 @@ mod share;
 mod stateful_set;
 mod status_writes;
 mod taint_eviction;
+mod ttl_after_finished;
 
 pub use all::run;
 pub use node_ipam::{BlocksError, PodBlocks};

@@ -73,7 +73,8 @@ impl Controller for Leftovers {
 
     async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
         if let Some(pod) = self.pods.get(key).filter(|pod| self.waits_in_vain(pod)) {
-            release(&Api::namespaced(self.client.clone(), &key.namespace), &pod).await?;
+            // A Job may adopt it meanwhile, and keep it. A change is told, and judged anew.
+            release(&Api::namespaced(self.client.clone(), &key.namespace), &pod, true).await?;
         }
         Ok(Next::WhenChanged)
     }

@@ -103,12 +103,15 @@ fn is_managed_elsewhere(job: &Job) -> bool {
     manager.is_some_and(|manager| manager != MANAGER)
 }
 
-/// Takes off a pod what keeps it until it is counted.
-async fn release(api: &Api<Pod>, pod: &Pod) -> kube::Result<Option<Pod>> {
+/// Takes off a pod what keeps it until it is counted, where asked for only if it is still as it was seen.
+async fn release(api: &Api<Pod>, pod: &Pod, as_seen: bool) -> kube::Result<Option<Pod>> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let off = json!({"metadata": {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [TRACKED]}});
+    let mut off = json!({"metadata": {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [TRACKED]}});
+    if as_seen {
+        off["metadata"]["resourceVersion"] = json!(pod.metadata.resource_version);
+    }
     match api.patch(name, &PatchParams::default(), &Patch::Strategic(off)).await {
-        // It is gone, or another of its name is there.
+        // It is gone, another of its name is there, or it has changed.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(None),
         answer => answer.map(Some),
     }
@@ -228,7 +231,7 @@ impl Jobs {
         let writes = &self.writes(key, look.job, api);
         let delete = |pod: Arc<Pod>| async move {
             if uncounted && is_tracked(&pod) {
-                release(api, &pod)
+                release(api, &pod, false)
                     .await
                     .map_err(|error| format!("removing completion finalizer: {}", words(&error)))?;
             }
@@ -276,7 +279,7 @@ impl Jobs {
         }
         let Some(mut job) = self.write_status(key, known.clone(), status).await? else { return Ok(()) };
         self.backoffs().insert(key.clone(), look.backoff);
-        let released = join_all(tally.release.iter().map(|pod| release(api, pod))).await;
+        let released = join_all(tally.release.iter().map(|pod| release(api, pod, false))).await;
         let mut problem = None;
         for (pod, answer) in tally.release.iter().zip(released) {
             match answer {

@@ -23,7 +23,7 @@ struct Case {
     pods: Api<Pod>,
     nodes: Api<Node>,
     client: Client,
-    _server: testing::TestServer,
+    server: testing::TestServer,
 }
 
 impl Case {
@@ -31,7 +31,7 @@ impl Case {
         let (server, client) = server().await;
         play(&client, &Informers::new(client.clone(), CancellationToken::new()), |_| Fate::Ready);
         let (sets, pods) = (Api::default_namespaced(client.clone()), Api::default_namespaced(client.clone()));
-        let case = Self { sets, pods, nodes: Api::all(client.clone()), client, _server: server };
+        let case = Self { sets, pods, nodes: Api::all(client.clone()), client, server };
         for node in nodes {
             case.add_node(node).await;
         }
@@ -152,6 +152,13 @@ async fn updates_roll_and_roll_back() {
     case.complete(3, "a:1").await;
     let first = case.revisions().await;
     assert_eq!(first.len(), 1);
+    // Clients find the revision of a template by comparing texts.
+    let raw = case.server.client();
+    let set = raw.get("/apis/apps/v1/namespaces/default/daemonsets/agent").await.expect(200);
+    let path = format!("/apis/apps/v1/namespaces/default/controllerrevisions/{}", first[0].1);
+    let mut template = set["spec"]["template"].clone();
+    template["$patch"] = json!("replace");
+    assert_eq!(raw.get(&path).await.expect(200)["data"], json!({"spec": {"template": template}}));
     case.image("a:2").await;
     case.complete(3, "a:2").await;
     case.image("a:1").await;

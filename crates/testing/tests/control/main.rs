@@ -1,6 +1,7 @@
 //! Controllers and what they stand on, against a whole API server.
 
 mod controllers;
+mod cron_jobs;
 mod daemon_sets;
 mod deployments;
 mod disruption;
