@@ -4,13 +4,17 @@ use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
     path::Path,
+    process::Stdio,
     sync::{Arc, Mutex},
 };
 
 use async_trait::async_trait;
 use container_runtime::services::*;
 use controller_runtime::{SystemClock, transport};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::{mpsc, oneshot, watch},
+};
 
 use crate::Settings;
 
@@ -45,6 +49,13 @@ pub(crate) fn settings(root: &Path) -> Settings {
 pub(crate) struct FakeRuntime {
     pub(crate) containers: Mutex<HashMap<String, ContainerStatus>>,
     listeners: Mutex<Vec<mpsc::UnboundedSender<ContainerEvent>>>,
+}
+
+impl FakeRuntime {
+    /// Tells everybody who listens.
+    pub(crate) fn tell(&self, event: &ContainerEvent) {
+        self.listeners.lock().expect("a lock").retain(|listener| listener.send(event.clone()).is_ok());
+    }
 }
 
 fn cannot<T>() -> Result<T> {
@@ -102,11 +113,45 @@ impl RuntimeService for FakeRuntime {
     async fn exec_sync(&self, _: &str, cmd: Vec<String>, _: i64) -> Result<ExecSyncResponse> {
         Ok(ExecSyncResponse { stdout: cmd.join(" ").into_bytes(), stderr: Vec::new(), exit_code: 0 })
     }
-    async fn exec(&self, _: ExecRequest) -> Result<Streams> {
-        cannot()
+    /// Runs a process of the test's machine.
+    async fn exec(&self, request: ExecRequest) -> Result<Streams> {
+        let (program, arguments) = request.cmd.split_first().expect("a command");
+        let mut child = tokio::process::Command::new(program)
+            .args(arguments)
+            .stdin(if request.stdin { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| ServiceError::Internal(error.to_string()))?;
+        let (told, exit) = oneshot::channel();
+        let streams = Streams {
+            stdin: child.stdin.take().map(|stdin| Box::new(stdin) as _),
+            stdout: child.stdout.take().map(|stdout| Box::new(stdout) as _),
+            stderr: child.stderr.take().map(|stderr| Box::new(stderr) as _),
+            resize: mpsc::unbounded_channel().0,
+            exit,
+        };
+        tokio::spawn(async move {
+            let status = child.wait().await.expect("it ends");
+            let _ = told.send(Ok(status.code().unwrap_or(137)));
+        });
+        Ok(streams)
     }
+    /// Says what it is told, once.
     async fn attach(&self, _: AttachRequest) -> Result<Streams> {
-        cannot()
+        let (stdin, mut typed) = tokio::io::duplex(1024);
+        let (mut printed, stdout) = tokio::io::duplex(1024);
+        let (told, exit) = oneshot::channel();
+        tokio::spawn(async move {
+            let mut text = String::new();
+            typed.read_to_string(&mut text).await.expect("text");
+            printed.write_all(format!("attached: {text}\n").as_bytes()).await.expect("somebody reads");
+            drop(printed);
+            let _ = told.send(Ok(0));
+        });
+        let (stdin, stdout) = (Some(Box::new(stdin) as _), Some(Box::new(stdout) as _));
+        Ok(Streams { stdin, stdout, stderr: None, resize: mpsc::unbounded_channel().0, exit })
     }
     async fn port_forward(&self, _: &str, port: u16) -> Result<tokio::net::TcpStream> {
         let connected = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;

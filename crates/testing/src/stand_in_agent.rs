@@ -12,7 +12,7 @@ use std::{
 
 use api_server::{
     body::{Body, Chunks},
-    serving::authority::{Authority, Names},
+    serving::authority::Names,
 };
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -56,9 +56,7 @@ struct Shared {
 impl StandInAgent {
     /// Starts an agent and registers it as a node. Does it speak every protocol itself?
     pub async fn start(server: &TestServer, node: &str, address: IpAddr, speaks_websocket: bool) -> Self {
-        let authority = server.authority();
-        let names = Names { dns: Vec::new(), addresses: vec![address] };
-        let tls = tls(&authority, &names);
+        let tls = server.agent_tls(address);
         let listener = TcpListener::bind((address, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("its address");
         let shared = Arc::<Shared>::default();
@@ -118,19 +116,26 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An agent serves nobody without a certificate of the cluster's authority.
-fn tls(authority: &Authority, names: &Names) -> ServerConfig {
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.certificate().expect("a certificate")).expect("a usable certificate");
-    let provider = Arc::new(ring::default_provider());
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-    let (certificate, key) = authority.server(names).and_then(|leaf| leaf.der()).expect("a certificate");
-    ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("TLS versions")
-        .with_client_cert_verifier(clients.expect("a verifier"))
-        .with_single_cert(vec![certificate], key)
-        .expect("a usable certificate")
+impl TestServer {
+    /// What an agent at this address shows of itself. Clients may show a certificate of the cluster's authority.
+    pub fn agent_tls(&self, address: IpAddr) -> ServerConfig {
+        let authority = self.authority();
+        let names = Names { dns: Vec::new(), addresses: vec![address] };
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.certificate().expect("a certificate")).expect("a usable certificate");
+        let provider = Arc::new(ring::default_provider());
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        let clients = clients.allow_unauthenticated().build().expect("a verifier");
+        let (certificate, key) = authority.server(&names).and_then(|leaf| leaf.der()).expect("a certificate");
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("TLS versions")
+            .with_client_cert_verifier(clients)
+            .with_single_cert(vec![certificate], key)
+            .expect("a usable certificate");
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config
+    }
 }
 
 async fn serve(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared>) {

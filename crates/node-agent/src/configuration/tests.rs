@@ -37,8 +37,8 @@ fn context(spec: Value, container: Value, image: &Image) -> Result<LinuxContaine
     security::security_context("/agent".as_ref(), &pod, first(&pod), image)
 }
 
-#[test]
-fn a_sandbox_knows_its_pod() {
+#[tokio::test]
+async fn a_sandbox_knows_its_pod() {
     let sandbox = sandbox_of(json!({
         "subdomain": "web", "setHostnameAsFQDN": true, "shareProcessNamespace": true,
         "securityContext": {"sysctls": [{"name": "kernel/shm_rmid_forced", "value": "1"}]},
@@ -62,8 +62,8 @@ fn a_sandbox_knows_its_pod() {
     assert_eq!(ports, [("TCP", "127.0.0.1", 8080), ("UDP", "", 53)]);
 }
 
-#[test]
-fn a_pod_on_the_nodes_namespaces_has_none_of_its_own() {
+#[tokio::test]
+async fn a_pod_on_the_nodes_namespaces_has_none_of_its_own() {
     let sandbox = sandbox_of(json!({"hostNetwork": true, "hostPID": true, "hostIPC": true, "hostname": "other"}));
     let sandbox = sandbox.expect("a sandbox");
     let namespaces = &sandbox.linux.security_context.namespace_options;
@@ -73,8 +73,8 @@ fn a_pod_on_the_nodes_namespaces_has_none_of_its_own() {
     assert_eq!((own.network, own.pid, own.userns), (NamespaceMode::Pod, NamespaceMode::Container, true));
 }
 
-#[test]
-fn names_are_resolved_as_the_policy_says() {
+#[tokio::test]
+async fn names_are_resolved_as_the_policy_says() {
     let dns = |spec: Value| sandbox_of(spec).expect("a sandbox").dns_config.expect("a resolver");
     let own = json!({"nameservers": ["1.2.3.4"], "searches": ["x.example"],
         "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]});
