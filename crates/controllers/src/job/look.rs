@@ -298,7 +298,9 @@ impl<'a> Look<'a> {
             }
         }
         let more = at_least.saturating_sub(surplus.len());
-        surplus.extend(victims::choose(&kept, &[], more, self.now));
+        if more > 0 {
+            surplus.extend(victims::choose(&kept, &[], more, self.now));
+        }
         surplus
     }
 

@@ -96,6 +96,17 @@ pub fn has_identity(set: &StatefulSet, pod: &Pod) -> bool {
     label(&pod.metadata, POD_NAME) == pod.metadata.name.as_deref() && claims(set, ordinal).iter().all(has)
 }
 
+/// Whether a claim is one that a pod of the set has or had.
+pub fn is_claim(set: &StatefulSet, claim: &PersistentVolumeClaim) -> bool {
+    let Some((name, number)) = claim.metadata.name.as_deref().and_then(|name| name.rsplit_once('-')) else {
+        return false;
+    };
+    let owner = set.metadata.name.as_deref().unwrap_or_default();
+    let templates = set.spec.iter().filter_map(|spec| spec.volume_claim_templates.as_ref()).flatten();
+    let mut names = templates.filter_map(|template| template.metadata.name.as_deref());
+    number.parse::<i32>().is_ok() && names.any(|template| name == format!("{template}-{owner}"))
+}
+
 /// The claims of a pod, each with the name of its template.
 pub fn claims(set: &StatefulSet, ordinal: i32) -> Vec<(String, PersistentVolumeClaim)> {
     let Some(spec) = &set.spec else { return Vec::new() };

@@ -14,7 +14,7 @@ mod writes;
 use std::sync::Arc;
 
 use controller_runtime::{
-    Clock, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
+    Change, Clock, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
     adoption::claim,
     events::Recorder,
     informer::{CONTROLLER, by_controller, orphans},
@@ -73,6 +73,13 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     controller.pods.on_change(move |change| {
         let lives = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
         owners::concerned(change, &sets, lives, selects).into_iter().for_each(|key| on_pod.add(key));
+    });
+    let (on_claim, sets) = (queue.clone(), controller.sets.clone());
+    controller.claims.on_change(move |change| {
+        if let Change::Deleted(last) = change {
+            let sets = sets.in_namespace(last.metadata.namespace.as_deref().unwrap_or_default());
+            sets.iter().filter(|set| identity::is_claim(set, last)).for_each(|set| on_claim.add(Key::of(&**set)));
+        }
     });
     controller.sets.synced().await;
     controller.pods.synced().await;

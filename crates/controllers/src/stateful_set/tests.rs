@@ -136,6 +136,7 @@ fn a_pod_is_the_one_it_is() {
     let volumes = spec.volumes.expect("volumes");
     assert_eq!(volumes[0].persistent_volume_claim.as_ref().expect("a claim").claim_name, "data-s-2");
     let claims = identity::claims(&set, 2);
+    assert!(identity::is_claim(&set, &claims[0].1));
     let labels = claims[0].1.metadata.labels.clone().expect("labels");
     assert_eq!((labels["x"].as_str(), labels["a"].as_str()), ("y", "b"));
     pod.metadata.labels.as_mut().expect("labels").remove("statefulset.kubernetes.io/pod-name");

@@ -65,8 +65,8 @@ impl Writes<'_> {
     async fn create(&self, pod: &Pod) -> Result<(), String> {
         if retention::goes_when_scaled(self.set) && self.known_claims(pod).any(|claim| retention::is_stale(&claim, pod))
         {
-            // When the claim of the pod before is gone, that is told, and the pod can be made.
-            return Err(format!("a claim of {} still belongs to an earlier pod", name(pod)));
+            // When the claim of the earlier pod is gone, that is told, and this one can be made.
+            return Ok(());
         }
         let made = match self.make_claims(pod).await {
             Ok(()) => self.api.create(&PostParams::default(), pod).await,

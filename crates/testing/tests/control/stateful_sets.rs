@@ -168,8 +168,22 @@ async fn all_at_once_with_claims_that_stay_or_go() {
         (left == ["data-db-5"]).then_some(())
     })
     .await;
+    // A pod that comes again waits until the claim of the one before is gone. Nobody here protects claims in use.
+    case.patch(json!({"replicas": 2})).await;
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    for name in ["data-db-6", "data-db-7"] {
+        if case.claims.get_opt(name).await.expect("an answer").is_some() {
+            case.claims.patch(name, &PatchParams::default(), &free).await.expect("patched");
+        }
+    }
+    case.ready(2).await;
+    eventually("it has a claim of its own", || async {
+        let left = names(case.claims.list(&ListParams::default()).await.expect("a list").items);
+        (left == ["data-db-5", "data-db-6"]).then_some(())
+    })
+    .await;
     case.sets.delete("db", &DeleteParams::background()).await.expect("deleted");
     eventually("pods go", || async { case.images().await.is_empty().then_some(()) }).await;
     let left = names(case.claims.list(&ListParams::default()).await.expect("a list").items);
-    assert_eq!(left, ["data-db-5"], "it stays");
+    assert_eq!(left, ["data-db-5", "data-db-6"], "they stay");
 }
