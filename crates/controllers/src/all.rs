@@ -7,9 +7,10 @@ use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ReplicationController};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Setting, cron_job, daemon_set, deployment, disruption, endpoint_slice_mirroring, endpoint_slices, endpoints,
-    garbage_collector, job, namespace, node_ipam, node_lifecycle, pod_garbage_collector, replica_set, root_ca,
-    service_accounts, stateful_set, taint_eviction, ttl_after_finished,
+    Setting, bootstrap_signer, cron_job, daemon_set, deployment, disruption, endpoint_slice_mirroring, endpoint_slices,
+    endpoints, ephemeral_volumes, garbage_collector, job, namespace, node_ipam, node_lifecycle, pod_garbage_collector,
+    replica_set, root_ca, service_accounts, service_cidrs, stateful_set, storage_protection, taint_eviction,
+    token_cleaner, ttl, ttl_after_finished,
 };
 
 /// Runs until it is told to stop.
@@ -38,6 +39,18 @@ pub const CONTROLLERS: &[(&str, Run)] = &[
     ("pod-garbage-collector-controller", |setting, stop| pod_garbage_collector::run(setting, stop).boxed()),
     ("node-lifecycle-controller", |setting, stop| node_lifecycle::run(setting, stop).boxed()),
     ("taint-eviction-controller", |setting, stop| taint_eviction::run(setting, stop).boxed()),
+    ("ttl-controller", |setting, stop| ttl::run(setting, stop).boxed()),
+    ("bootstrap-signer-controller", |setting, stop| bootstrap_signer::run(setting, stop).boxed()),
+    ("token-cleaner-controller", |setting, stop| token_cleaner::run(setting, stop).boxed()),
+    ("service-cidr-controller", |setting, stop| service_cidrs::run(setting, stop).boxed()),
+    ("persistentvolumeclaim-protection-controller", |setting, stop| {
+        storage_protection::claims_stay(setting, stop).boxed()
+    }),
+    ("persistentvolume-protection-controller", |setting, stop| storage_protection::volumes_stay(setting, stop).boxed()),
+    ("volumeattributesclass-protection-controller", |setting, stop| {
+        storage_protection::classes_stay(setting, stop).boxed()
+    }),
+    ("ephemeral-volume-controller", |setting, stop| ephemeral_volumes::run(setting, stop).boxed()),
     ("node-ipam-controller", |setting, stop| node_ipam::run(setting, stop).boxed()),
 ];
 
@@ -55,25 +68,17 @@ pub const IN_THE_API_SERVER: &[&str] = &[
 pub const MISSING: &[&str] = &[
     "horizontal-pod-autoscaler-controller",
     "podcertificaterequest-cleaner-controller",
-    "ttl-controller",
-    "bootstrap-signer-controller",
-    "token-cleaner-controller",
     "device-taint-eviction-controller",
     "persistentvolume-binder-controller",
     "persistentvolume-attach-detach-controller",
     "persistentvolume-expander-controller",
-    "persistentvolumeclaim-protection-controller",
-    "persistentvolume-protection-controller",
     "podgroup-protection-controller",
     "kube-apiserver-serving-clustertrustbundle-publisher-controller",
-    "ephemeral-volume-controller",
     "storageversion-garbage-collector-controller",
     "resourceclaim-controller",
     "resourcepoolstatusrequest-controller",
     "legacy-serviceaccount-token-cleaner-controller",
     "validatingadmissionpolicy-status-controller",
-    "volumeattributesclass-protection-controller",
-    "service-cidr-controller",
     "storage-version-migrator-controller",
     "selinux-warning-controller",
 ];

@@ -5,6 +5,7 @@
 //! `testing` bring the two together.
 
 pub mod all;
+mod bootstrap_signer;
 mod cron_job;
 mod daemon_set;
 mod deployment;
@@ -13,6 +14,7 @@ mod disruption;
 mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
+mod ephemeral_volumes;
 mod garbage_collector;
 mod history;
 mod job;
@@ -27,12 +29,16 @@ mod replica_set;
 mod revision_hash;
 mod root_ca;
 mod service_accounts;
+mod service_cidrs;
 mod service_pods;
 mod setting;
 mod share;
 mod stateful_set;
 mod status_writes;
+mod storage_protection;
 mod taint_eviction;
+mod token_cleaner;
+mod ttl;
 mod ttl_after_finished;
 
 pub use all::run;

@@ -212,14 +212,17 @@ impl NodeLifecycle {
 
     /// Whether the pods of a node must leave it.
     fn leave(&self, node: &Node) -> Leave {
-        let (all, now) = (zones::count(&self.nodes.all()), self.clock.now());
+        let now = self.clock.now();
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
-        if zones.look(&all) {
-            self.signs.start_anew(now);
+        if health::is_ready(node) {
+            if zones.is_back(node) {
+                self.signs.start_anew(now);
+            }
+            return Leave::Stay;
         }
-        let Some(reason) = taints::reason_to_leave(node) else {
-            return if health::is_ready(node) { Leave::Stay } else { Leave::AsBefore };
-        };
+        let Some(reason) = taints::reason_to_leave(node) else { return Leave::AsBefore };
+        let all = zones::count(&self.nodes.all());
+        zones.look(&all);
         // One that must be left already only gets another reason.
         if taints::must_be_left(node) {
             return if zones.all_down() { Leave::Stay } else { Leave::Must(reason) };

@@ -52,11 +52,14 @@ impl Count {
     }
 }
 
+fn counts(node: &Node) -> bool {
+    !node.metadata.labels.iter().flatten().any(|(name, _)| name == NOT_COUNTED)
+}
+
 /// All zones.
 pub fn count(nodes: &[Arc<Node>]) -> HashMap<String, Count> {
-    let counted = |node: &&Arc<Node>| !node.metadata.labels.iter().flatten().any(|(name, _)| name == NOT_COUNTED);
     let mut zones: HashMap<String, Count> = HashMap::new();
-    for node in nodes.iter().filter(counted) {
+    for node in nodes.iter().filter(|node| counts(node)) {
         let count = zones.entry(of(node)).or_default();
         if is_ready(node) { count.ready += 1 } else { count.not_ready += 1 }
     }
@@ -80,10 +83,14 @@ pub enum May {
 }
 
 impl Zones {
-    /// Takes in how many are ready. Whether the first is back after all were lost.
-    pub fn look(&mut self, zones: &HashMap<String, Count>) -> bool {
-        let down = !zones.is_empty() && zones.values().all(|count| count.is_down());
-        std::mem::replace(&mut self.all_down, down) && !down
+    /// Takes in that a node is ready. Whether it is the first after all were lost.
+    pub fn is_back(&mut self, node: &Node) -> bool {
+        counts(node) && std::mem::take(&mut self.all_down)
+    }
+
+    /// Takes in how many are ready.
+    pub fn look(&mut self, zones: &HashMap<String, Count>) {
+        self.all_down = !zones.is_empty() && zones.values().all(|count| count.is_down());
     }
 
     pub fn all_down(&self) -> bool {
@@ -146,7 +153,7 @@ mod tests {
     #[test]
     fn one_after_the_other() {
         let (mut zones, all) = (Zones::default(), count(&[nodes("a", 5, 2), nodes("b", 5, 1)].concat()));
-        assert!(!zones.look(&all));
+        zones.look(&all);
         assert_eq!(zones.may_empty(":a", &all, at(0)), May::Now);
         assert_eq!(zones.may_empty(":a", &all, at(9)), May::NotYet);
         assert_eq!(zones.may_empty(":b", &all, at(9)), May::Now);
@@ -157,11 +164,13 @@ mod tests {
     fn nothing_is_done_when_all_are_lost() {
         let mut zones = Zones::default();
         let down = count(&[nodes("a", 0, 2), nodes("b", 0, 1)].concat());
-        assert!(!zones.look(&down));
+        zones.look(&down);
         assert_eq!(zones.may_empty(":a", &down, at(0)), May::Never);
-        let back = count(&[nodes("a", 1, 1), nodes("b", 0, 1)].concat());
-        assert!(zones.look(&back), "the first is back");
-        assert!(!zones.look(&back));
+        let some = [nodes("a", 1, 1), nodes("b", 0, 1)].concat();
+        assert!(zones.is_back(&some[0]), "the first is back");
+        assert!(!zones.is_back(&some[0]));
+        let back = count(&some);
+        zones.look(&back);
         assert_eq!(zones.may_empty(":b", &back, at(0)), May::Now);
     }
 }

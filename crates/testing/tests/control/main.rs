@@ -13,6 +13,7 @@ mod lost_nodes;
 mod node_ipam;
 mod nodes;
 mod pod_garbage_collector;
+mod protection;
 mod replica_sets;
 mod replication_controllers;
 mod scheduling;
