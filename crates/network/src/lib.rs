@@ -17,6 +17,7 @@
 mod block;
 pub mod dns;
 pub mod hosts;
+mod links;
 mod nft;
 pub mod pods;
 pub mod proxy;

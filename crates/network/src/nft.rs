@@ -40,8 +40,8 @@ impl Nft {
     }
 
     /// Begins a change of a table.
-    pub fn change(&self, table: &'static str) -> Change {
-        Change { table, transaction: self.connection.transaction(), empty: true }
+    pub fn change(&self, table: &str) -> Change {
+        Change { table: table.to_owned(), transaction: self.connection.transaction(), empty: true }
     }
 
     pub async fn apply(&self, change: Change) -> Result<(), Error> {
@@ -73,7 +73,7 @@ impl Nft {
 
 /// A change of one table, in order.
 pub(crate) struct Change {
-    table: &'static str,
+    table: String,
     transaction: Transaction,
     empty: bool,
 }
@@ -85,7 +85,7 @@ impl Change {
 
     /// Begins the table anew, whether it was there or not.
     pub fn replace_table(self) -> Self {
-        let table = self.table;
+        let table = self.table.clone();
         // Deleting what is not there fails, and creating what is there does not: so it is created first.
         let mut name = Vec::from([0, 0, 1, 0]);
         name.extend(table.bytes().chain([0]));
@@ -94,16 +94,16 @@ impl Change {
         name[2..4].copy_from_slice(&1u16.to_ne_bytes());
         name.resize(name.len().next_multiple_of(4), 0);
         let ensure = RawMessage::new(NEW_TABLE, Family::Ip).flags(CREATE).attrs(name);
-        self.then(|t| t.raw(ensure).del_table(table, Family::Ip).add_table(table, Family::Ip))
+        self.then(|t| t.raw(ensure).del_table(&table, Family::Ip).add_table(&table, Family::Ip))
     }
 
     pub fn base_chain(self, name: &str, base: BaseChain) -> Self {
-        let chain = Chain::new(self.table, name).map(|chain| chain.family(Family::Ip).base(base));
+        let chain = Chain::new(self.table.as_str(), name).map(|chain| chain.family(Family::Ip).base(base));
         self.chain_of(chain)
     }
 
     pub fn chain(self, name: &str) -> Self {
-        let chain = Chain::new(self.table, name).map(|chain| chain.family(Family::Ip));
+        let chain = Chain::new(self.table.as_str(), name).map(|chain| chain.family(Family::Ip));
         self.chain_of(chain)
     }
 
@@ -117,7 +117,7 @@ impl Change {
 
     /// Adds a rule; `make` gets it empty.
     pub fn rule(self, chain: &str, make: impl FnOnce(Rule) -> Rule) -> Self {
-        let rule = make(Rule::new(self.table, chain).family(Family::Ip));
+        let rule = make(Rule::new(&self.table, chain).family(Family::Ip));
         self.then(|t| t.add_rule(rule))
     }
 

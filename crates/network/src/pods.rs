@@ -50,9 +50,11 @@ pub struct Pods {
 
 impl Pods {
     /// Opens the state and makes what all pods share; pods that an earlier process connected stay connected.
-    pub async fn open(settings: Settings) -> Result<Self, Error> {
+    pub async fn open(mut settings: Settings) -> Result<Self, Error> {
         let (pod_block, cluster_block): (Block, Block) = (settings.pod_cidr.parse()?, settings.cluster_cidr.parse()?);
         let addresses = Addresses::open(&settings.state, pod_block)?;
+        // Wherever the next process is started from.
+        settings.state = settings.state.canonicalize().map_err(|error| Error(error.to_string()))?;
         sysctl::want(&settings.state, "net/ipv4/ip_forward", "1")?;
         let filter = Filter::open(pod_block, cluster_block, addresses.all()).await?;
         let wires = Wires::open().await?;
@@ -111,9 +113,4 @@ impl Pods {
             _ => Ok(()),
         }
     }
-}
-
-/// The same in every process and every version: names of links are made from it (FNV-1a).
-fn fingerprint(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

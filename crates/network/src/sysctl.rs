@@ -35,6 +35,7 @@ pub(crate) fn want(owner: &Path, name: &str, value: &str) -> Result<(), Error> {
     let mut book = Book::open()?;
     let now = read(name)?;
     let wanted = book.settings.entry(name.to_owned()).or_default();
+    wanted.by.retain(|owner| owner.exists());
     if wanted.by.is_empty() {
         wanted.before.clone_from(&now);
     }
@@ -48,7 +49,9 @@ pub(crate) fn want(owner: &Path, name: &str, value: &str) -> Result<(), Error> {
 pub(crate) fn release(owner: &Path) -> Result<(), Error> {
     let mut book = Book::open()?;
     for (name, wanted) in &mut book.settings {
-        if wanted.by.remove(owner) && wanted.by.is_empty() {
+        let was_wanted = wanted.by.remove(owner);
+        wanted.by.retain(|owner| owner.exists());
+        if was_wanted && wanted.by.is_empty() {
             write(name, &wanted.before)?;
         }
     }
@@ -78,8 +81,7 @@ impl Book {
             }
             let mut text = String::new();
             file.read_to_string(&mut text).map_err(failed(&path))?;
-            let mut settings: BTreeMap<String, Wanted> = serde_json::from_str(&text).unwrap_or_default();
-            settings.values_mut().for_each(|wanted| wanted.by.retain(|owner| owner.exists()));
+            let settings = serde_json::from_str(&text).unwrap_or_default();
             return Ok(Self { path, file, settings });
         }
     }

@@ -135,4 +135,54 @@ mod tests {
         let servers: Vec<String> = name_servers(text).map(|server| server.to_string()).collect();
         assert_eq!(servers, ["10.0.0.2:53", "[fd00::1]:53"]);
     }
+
+    fn forwarder(server: SocketAddr) -> Forwarder {
+        let known = Known { looked: Some(Instant::now()), changed: None, servers: Arc::new([server]) };
+        Forwarder { known: Mutex::new(known), ..Forwarder::new("/nonexistent".into(), []) }
+    }
+
+    fn query() -> Message {
+        use hickory_proto::{
+            op::{OpCode, Query},
+            rr::{Name, RecordType},
+        };
+        let mut query = Message::new(7, MessageType::Query, OpCode::Query);
+        query.add_query(Query::query(Name::from_ascii("example.org.").unwrap(), RecordType::A));
+        query
+    }
+
+    fn answer(truncated: bool) -> Vec<u8> {
+        let mut answer = query().into_response();
+        answer.metadata.truncation = truncated;
+        answer.to_vec().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_truncated_answer_is_asked_for_again_and_a_strangers_is_not_believed() {
+        use tokio::net::TcpListener;
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let udp = UdpSocket::bind(tcp.local_addr().unwrap()).await.unwrap();
+        let server = tcp.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            let (_, from) = udp.recv_from(&mut buffer).await.unwrap();
+            let mut wrong = query().into_response();
+            wrong.metadata.id = 8;
+            udp.send_to(&wrong.to_vec().unwrap(), from).await.unwrap();
+            udp.send_to(&answer(true), from).await.unwrap();
+            let (mut stream, _) = tcp.accept().await.unwrap();
+            let length = stream.read_u16().await.unwrap();
+            stream.read_exact(&mut buffer[..usize::from(length)]).await.unwrap();
+            let whole = answer(false);
+            stream.write_u16(u16::try_from(whole.len()).unwrap()).await.unwrap();
+            stream.write_all(&whole).await.unwrap();
+        });
+        let answer = forwarder(server).ask(&query()).await.unwrap();
+        assert_eq!((answer.metadata.id, answer.metadata.truncation), (7, false));
+    }
+
+    #[tokio::test]
+    async fn without_servers_nobody_answers() {
+        assert_eq!(Forwarder::new("/nonexistent".into(), []).ask(&query()).await, None);
+    }
 }

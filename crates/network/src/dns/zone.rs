@@ -52,7 +52,7 @@ pub(super) enum Found {
     },
     /// The name stands for another one, which is not in the cluster.
     Elsewhere {
-        alias: Record,
+        alias: Box<Record>,
         target: Name,
     },
     /// The name exists, but has no such record.
@@ -223,7 +223,7 @@ impl<C: Cluster> Zone<C> {
             return found(vec![alias]);
         }
         match self.domain.zone_of(&target) {
-            false => Found::Elsewhere { alias, target },
+            false => Found::Elsewhere { alias: Box::new(alias), target },
             // One step only: two Services may be aliases of each other.
             true => match self.target_in_cluster(&target, kind) {
                 Some(more) => found([vec![alias], more].concat()),

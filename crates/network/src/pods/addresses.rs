@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::HostPort;
-use crate::{Error, block::Block};
+use crate::{Error, block::Block, links::fingerprint};
 
 #[cfg(test)]
 mod tests;
@@ -126,7 +126,7 @@ impl Addresses {
 /// Ids are the runtime's, but a file's name must not lead anywhere.
 fn file_name(id: &str) -> String {
     let safe = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    if safe && id.len() <= 128 { format!("{id}.json") } else { format!("x{:016x}.json", super::fingerprint(id)) }
+    if safe && id.len() <= 128 { format!("{id}.json") } else { format!("x{:016x}.json", fingerprint(id)) }
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {

@@ -17,8 +17,10 @@ use nlink::netlink::{
 
 use tokio::time::sleep;
 
-use super::fingerprint;
-use crate::Error;
+use crate::{
+    Error,
+    links::{self, failed, fingerprint, there_now},
+};
 
 /// Where pods send everything.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
@@ -33,7 +35,7 @@ pub(super) struct Wires {
 
 impl Wires {
     pub async fn open() -> Result<Self, Error> {
-        let here = Connection::<Route>::new().map_err(failed("cannot reach the kernel's links and routes"))?;
+        let here = links::open()?;
         let mtu = mtu_to_the_outside(&here).await.map_err(failed("cannot read the routes of this machine"))?;
         Ok(Self { here, mtu })
     }
@@ -115,11 +117,6 @@ async fn working((side, name): (&Connection<Route>, &str)) -> nlink::netlink::Re
     Ok(())
 }
 
-/// What was there already is as good.
-fn there_now(done: nlink::netlink::Result<()>) -> nlink::netlink::Result<()> {
-    done.or_else(|error| if error.is_already_exists() { Ok(()) } else { Err(error) })
-}
-
 async fn mtu_to_the_outside(here: &Connection<Route>) -> nlink::netlink::Result<Option<u32>> {
     let routes = here.get_routes().await?;
     let outside = routes.iter().find(|route| route.is_ipv4() && route.dst_len() == 0 && route.oif().is_some());
@@ -129,7 +126,7 @@ async fn mtu_to_the_outside(here: &Connection<Route>) -> nlink::netlink::Result<
 
 /// The name of the node's end: derived from the pod's id, so that it is found again, in the fifteen bytes a name may have.
 pub(super) fn name_of(id: &str) -> String {
-    format!("ferry{:010x}", fingerprint(id) & 0xff_ffff_ffff)
+    format!("{}{:010x}", links::PREFIX, fingerprint(id) & 0xff_ffff_ffff)
 }
 
 #[derive(Clone, Copy)]
@@ -146,8 +143,4 @@ fn hardware_address(id: &str, end: End) -> [u8; 6] {
         End::Pod => 0x0a,
     };
     [kind, a, b, c, d, e]
-}
-
-fn failed(what: &str) -> impl FnOnce(nlink::netlink::Error) -> Error {
-    move |error| Error(format!("{what}: {error}"))
 }

@@ -29,10 +29,12 @@ pub(super) struct Book {
 #[derive(Default)]
 struct Known {
     plan: Plan,
-    /// The numbers of its lists: by the port's name, and whether of this node only.
-    lists: BTreeMap<(String, bool), u32>,
+    lists: Lists,
     elements: Vec<Key>,
 }
+
+/// The numbers of a Service's lists: by the port's name, and whether it is the list of this node only.
+type Lists = BTreeMap<(String, bool), u32>;
 
 /// What several changes together amount to.
 #[derive(Default)]
@@ -116,12 +118,7 @@ impl Book {
     }
 
     /// The elements of a plan. Lists keep their numbers.
-    fn elements(
-        &mut self,
-        plan: &Plan,
-        known: &BTreeMap<(String, bool), u32>,
-        picks: &mut BTreeSet<Pick>,
-    ) -> (BTreeMap<(String, bool), u32>, Vec<(Key, Fields)>) {
+    fn elements(&mut self, plan: &Plan, known: &Lists, picks: &mut BTreeSet<Pick>) -> (Lists, Vec<(Key, Fields)>) {
         let (mut lists, mut elements) = (BTreeMap::new(), Vec::new());
         let nothing = Fields::default();
         elements.extend(plan.cluster_addresses.iter().map(|a| ((Map::Addresses, nothing.address(*a)), nothing)));
@@ -188,18 +185,13 @@ fn picks_of(port: &super::plan::Port) -> BTreeSet<Pick> {
 
 impl Changes {
     fn note_udp(&mut self, old: &Plan, new: &Plan) {
-        for plan in [old, new] {
-            let current = std::ptr::eq(plan, new);
-            for port in &plan.ports {
-                for (front, _) in port.fronts.iter().filter(|(front, _)| front.protocol == UDP) {
-                    let may_stay = self.udp.entry(*front).or_default();
-                    if current {
-                        may_stay.clear();
-                        may_stay.extend(port.all.iter().chain(&port.local));
-                    } else {
-                        may_stay.clear();
-                    }
-                }
+        let is_udp = |(front, _): &&(Front, Way)| front.protocol == UDP;
+        for (front, _) in old.ports.iter().flat_map(|port| &port.fronts).filter(is_udp) {
+            self.udp.insert(*front, HashSet::new());
+        }
+        for port in &new.ports {
+            for (front, _) in port.fronts.iter().filter(is_udp) {
+                self.udp.insert(*front, port.all.iter().chain(&port.local).copied().collect());
             }
         }
     }

@@ -4,6 +4,7 @@
 use std::{
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsFd,
     path::PathBuf,
     sync::mpsc,
     thread,
@@ -15,7 +16,7 @@ use nlink::netlink::{Connection, Nftables, Route, addr::Ipv4Address, link::VethL
 /// Runs a test in a network namespace of its own. Says so when it cannot.
 pub fn in_own_network<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: network namespaces need root");
+        eprintln!("skipped: network namespaces need root");
         return;
     }
     let ran = thread::spawn(move || {
@@ -47,10 +48,23 @@ pub struct Machine {
 
 impl Machine {
     pub fn new() -> Self {
+        Self::entering(enter_new_network)
+    }
+
+    /// In a network namespace that is there already.
+    pub fn at(netns: PathBuf) -> Self {
+        Self::entering(move || {
+            let namespace = std::fs::File::open(netns).unwrap();
+            let network = Some(rustix::thread::LinkNameSpaceType::Network);
+            rustix::thread::move_into_link_name_space(namespace.as_fd(), network).unwrap();
+        })
+    }
+
+    fn entering(enter: impl FnOnce() + Send + 'static) -> Self {
         let (work, todo) = mpsc::channel::<Work>();
         let (say, started) = mpsc::channel();
         thread::spawn(move || {
-            enter_new_network();
+            enter();
             let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
             let netns = format!("/proc/{}/task/{}/ns/net", process.as_raw_nonzero(), thread.as_raw_nonzero());
             say.send(PathBuf::from(netns)).unwrap();
@@ -64,6 +78,17 @@ impl Machine {
         let (say, done) = mpsc::channel();
         self.work.send(Box::new(move || say.send(work()).unwrap())).unwrap();
         done.recv().expect("the work did not panic")
+    }
+
+    /// Runs something asynchronous in the namespace, to its end.
+    pub fn block_on<T: Send + 'static, F: Future<Output = T>>(&self, work: impl FnOnce() -> F + Send + 'static) -> T {
+        self.run(|| {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            let done = runtime.block_on(work());
+            // What it left running goes on.
+            std::mem::forget(runtime);
+            done
+        })
     }
 
     /// Answers every connection and every datagram on a port with the name and the address of who asked.

@@ -2,6 +2,7 @@
 
 #[path = "../fake/mod.rs"]
 mod fake;
+mod hosts;
 mod machine;
 mod pods;
 mod services;

@@ -1,1 +1,92 @@
+use serde_json::{Value, json};
 
+use super::*;
+
+fn plan(spec: Value, status: Value, endpoints: Value) -> Plan {
+    let service = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": spec, "status": status});
+    let slice = json!({"metadata": {"namespace": "default", "name": "web-1"}, "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8080}], "endpoints": endpoints});
+    let node = Node { name: "here".into(), addresses: vec![Ipv4Addr::new(192, 0, 2, 1)] };
+    Plan::of(&serde_json::from_value(service).unwrap(), &[Arc::new(serde_json::from_value(slice).unwrap())], &node)
+}
+
+fn endpoint(last: u8, node: &str, conditions: Value) -> Value {
+    json!({"addresses": [format!("10.244.0.{last}")], "nodeName": node, "conditions": conditions})
+}
+
+fn with_ports(mut spec: Value) -> Value {
+    spec["ports"] = json!([{"name": "http", "port": 80, "nodePort": spec["nodePort"].take()}]);
+    spec["clusterIPs"] = json!([spec["clusterIP"]]);
+    spec.as_object_mut().unwrap().remove("nodePort");
+    spec
+}
+
+fn last_bytes(endpoints: &[Endpoint]) -> Vec<u8> {
+    endpoints.iter().map(|endpoint| endpoint.address.octets()[3]).collect()
+}
+
+#[test]
+fn services_without_addresses_have_no_plan() {
+    for spec in [
+        json!({"clusterIP": "None"}),
+        json!({"clusterIP": ""}),
+        json!({"clusterIP": "", "type": "ExternalName", "externalName": "example.org"}),
+    ] {
+        assert_eq!(plan(with_ports(spec), json!({}), json!([])), Plan::default());
+    }
+}
+
+#[test]
+fn every_entrance_has_its_front() {
+    let spec = json!({"clusterIP": "10.96.0.1", "type": "LoadBalancer", "nodePort": 30080,
+        "externalIPs": ["203.0.113.1", "fd00::1"], "externalTrafficPolicy": "Local", "healthCheckNodePort": 30999});
+    let status = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.2"}, {"ip": "203.0.113.3", "ipMode": "Proxy"},
+        {"hostname": "example.org"}]}});
+    let plan = plan(with_ports(spec), status, json!([endpoint(1, "here", json!({})), endpoint(2, "there", json!({}))]));
+    let fronts: Vec<_> =
+        plan.ports[0].fronts.iter().map(|(front, way)| (front.address.to_string(), front.port, *way)).collect();
+    assert_eq!(
+        fronts,
+        [
+            ("10.96.0.1".to_owned(), 80, Way::Inside),
+            ("203.0.113.1".to_owned(), 80, Way::OutsideLocal),
+            ("203.0.113.2".to_owned(), 80, Way::OutsideLocal),
+            ("192.0.2.1".to_owned(), 30080, Way::OutsideLocal),
+        ]
+    );
+    assert_eq!(plan.health, Some((30999, 1)));
+    assert_eq!(plan.cluster_addresses, [Ipv4Addr::new(10, 96, 0, 1)]);
+}
+
+#[test]
+fn ready_endpoints_come_first_and_ending_ones_if_there_are_no_others() {
+    let spec = || with_ports(json!({"clusterIP": "10.96.0.1"}));
+    let ending = json!({"ready": false, "serving": true, "terminating": true});
+    let gone = json!({"ready": false, "serving": false, "terminating": true});
+    let not_yet = json!({"ready": false, "serving": false, "terminating": false});
+    let some = plan(
+        spec(),
+        json!({}),
+        json!([
+            endpoint(1, "here", ending.clone()),
+            endpoint(2, "there", json!({"ready": true})),
+            endpoint(3, "here", gone),
+            endpoint(4, "here", not_yet),
+            endpoint(2, "there", json!({"ready": true})),
+        ]),
+    );
+    assert_eq!(last_bytes(&some.ports[0].all), [2]);
+    assert_eq!(last_bytes(&some.ports[0].local), [1], "judged for the node by itself");
+    let none = plan(spec(), json!({}), json!([endpoint(1, "there", ending)]));
+    assert_eq!(last_bytes(&none.ports[0].all), [1]);
+}
+
+#[test]
+fn affinity_has_a_default() {
+    let mut spec = with_ports(json!({"clusterIP": "10.96.0.1", "sessionAffinity": "ClientIP"}));
+    assert_eq!(plan(spec.clone(), json!({}), json!([])).ports[0].affinity, 10_800);
+    spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": 7}});
+    assert_eq!(plan(spec.clone(), json!({}), json!([])).ports[0].affinity, 7);
+    spec["sessionAffinity"] = "None".into();
+    assert_eq!(plan(spec, json!({}), json!([])).ports[0].affinity, 0);
+}
