@@ -354,9 +354,7 @@ impl Run<'_> {
                 }
                 there
             }
-            Err(kube::Error::Api(status)) if refuses_new_objects(&status) => {
-                return Err(kube::Error::Api(status).into());
-            }
+            Err(kube::Error::Api(status)) if refuses_new_objects(&status) => return Ok(false),
             Err(error) => {
                 self.tell(EventType::Warning, "FailedCreate", format!("Error creating job: {}", words(&error)));
                 return Err(error.into());

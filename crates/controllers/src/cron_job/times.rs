@@ -90,17 +90,27 @@ impl Times {
         if now < second {
             return Ok(Missed { last: Some(first), many: false });
         }
-        // Where schedules are far apart, only the last stretch is walked.
         let between = second.duration_since(first).as_secs().max(1);
         let passed = now.duration_since(first).as_secs() / between + 1;
-        let mut next =
-            Timestamp::from_second(first.as_second() + (passed - 2) * between).ok().and_then(|near| self.after(near));
-        let mut last = None;
-        while let Some(time) = next.filter(|time| *time <= now) {
-            last = Some(time);
-            next = self.after(time);
+        Ok(Missed { last: Some(self.last(first, now, between)), many: passed > 100 })
+    }
+
+    /// The last time until now, where `first` is one. Looks back only as far as it must, since times may be far apart or many.
+    fn last(&self, first: Timestamp, now: Timestamp, between: i64) -> Timestamp {
+        let (mut last, mut back) = (first, between);
+        while now.duration_since(first).as_secs() > back {
+            match self.after(now - SignedDuration::from_secs(back)) {
+                Some(time) if time <= now => {
+                    last = time;
+                    break;
+                }
+                _ => back = back.saturating_mul(2),
+            }
         }
-        Ok(Missed { last, many: passed > 100 })
+        while let Some(time) = self.after(last).filter(|time| *time <= now) {
+            last = time;
+        }
+        last
     }
 
     /// How long it takes to the next time, where times count since `since`.
@@ -176,8 +186,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_last_missed_is_the_last(minute in 0..60u8, hour in 0..24u8, passed in 60..400_000i64) {
-            let times = Times::parse(&format!("{minute} {hour} * * *"), zone("Europe/Berlin").expect("a zone")).expect("one");
+        fn the_last_missed_is_the_last(
+            minutes in prop::sample::select(vec!["0", "0,1", "59", "*/20"]), hour in 0..24u8, passed in 60..400_000i64,
+        ) {
+            let schedule = format!("{minutes} {hour} * * *");
+            let times = Times::parse(&schedule, zone("Europe/Berlin").expect("a zone")).expect("a schedule");
             let since = at("2026-10-20T00:00:00Z");
             let now = since + SignedDuration::from_secs(passed);
             let mut last = None;
@@ -187,6 +200,7 @@ mod tests {
                 next = times.after(time);
             }
             prop_assert_eq!(times.missed(since, now).expect("times").last, last);
+            prop_assert!(times.until_next(since, now).expect("a next time") > Duration::ZERO);
         }
     }
 }

@@ -5,8 +5,10 @@
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration},
+    core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration},
 };
+
+use crate::pods;
 
 /// What a node is to a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +66,7 @@ pub fn place(set: &DaemonSet, node: &Node) -> Place {
     let tolerations = pod.tolerations.unwrap_or_default();
     let taints = node.spec.iter().filter_map(|spec| spec.taints.as_ref()).flatten();
     let not_tolerated: Vec<&str> = taints
-        .filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+        .filter(|taint| !tolerations.iter().any(|toleration| pods::tolerates(toleration, taint)))
         .map(|taint| taint.effect.as_str())
         .collect();
     if not_tolerated.contains(&"NoExecute") {
@@ -73,24 +75,6 @@ pub fn place(set: &DaemonSet, node: &Node) -> Place {
         Place::Kept
     } else {
         Place::Wanted
-    }
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let (key, effect) = (toleration.key.as_deref().unwrap_or_default(), toleration.effect.as_deref());
-    if effect.is_some_and(|effect| !effect.is_empty() && effect != taint.effect) {
-        return false;
-    }
-    if !key.is_empty() && key != taint.key {
-        return false;
-    }
-    match toleration.operator.as_deref() {
-        Some("Exists") => true,
-        None | Some("" | "Equal") => {
-            !key.is_empty()
-                && toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default()
-        }
-        Some(_) => false,
     }
 }
 

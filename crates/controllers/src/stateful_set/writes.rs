@@ -19,7 +19,7 @@ use super::{
     plan::{Plan, Step},
     retention::{self, Owners},
 };
-use crate::{pod_writes::slow_start, words};
+use crate::{namespace::refuses_new_objects, pod_writes::slow_start, words};
 
 pub struct Writes<'a> {
     pub api: Api<Pod>,
@@ -83,6 +83,7 @@ impl Writes<'_> {
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => Err(status.message.clone()),
+            Err(kube::Error::Api(status)) if refuses_new_objects(&status) => Ok(()),
             Err(error) => {
                 let error = words(&error);
                 self.tell("Create", pod, Err(&error));
