@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::{net::TcpStream, time::timeout};
 
 use super::{grpc, http};
+use crate::configuration::expansion::expand;
 
 /// The most that is said of a command's output.
 const LONGEST_OUTPUT: usize = 10 * 1024;
@@ -33,7 +34,7 @@ impl Check<'_> {
         let seconds = probe.timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(1).max(1);
         let patience = Duration::from_secs(seconds);
         if let Some(exec) = &probe.exec {
-            return self.exec(exec.command.clone().unwrap_or_default(), seconds).await;
+            return self.exec(self.expanded(exec.command.as_deref().unwrap_or_default()), seconds).await;
         }
         if let Some(action) = &probe.http_get {
             return match http::get(action, self.container, self.address, "kube-probe/1.36", patience).await {
@@ -60,6 +61,15 @@ impl Check<'_> {
             };
         }
         Finding::Error(format!("missing probe handler for {}", self.container.name))
+    }
+
+    /// With the variables that are written in the container itself.
+    fn expanded(&self, command: &[String]) -> Vec<String> {
+        let value = |name: &str| {
+            let mut variables = self.container.env.iter().flatten();
+            variables.find(|variable| variable.name == name).map(|variable| variable.value.clone().unwrap_or_default())
+        };
+        command.iter().map(|word| expand(word, value)).collect()
     }
 
     async fn exec(&self, command: Vec<String>, seconds: u64) -> Finding {

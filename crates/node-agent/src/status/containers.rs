@@ -257,12 +257,7 @@ pub fn add_probed(facts: &Facts, status: &mut PodStatus) {
 /// What still does not seem to have ended is lost.
 pub fn end(facts: &Facts, status: &mut PodStatus) {
     let has_ended = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.terminated.is_some());
-    let init = status.init_container_statuses.iter().flatten();
-    let initialized = init_containers(facts.pod)
-        .iter()
-        .zip(init)
-        .all(|(container, told)| kind_of_init(container) == Kind::Sidecar || has_ended(told));
-    if initialized {
+    if was_initialized(facts, status) {
         let open = status.container_statuses.iter_mut().flatten().filter(|told| !has_ended(told));
         open.for_each(|told| told.state = Some(lost()));
     }
@@ -273,6 +268,21 @@ pub fn end(facts: &Facts, status: &mut PodStatus) {
     for told in status.container_statuses.iter_mut().chain(&mut status.init_container_statuses).flatten() {
         told.started = Some(false);
     }
+}
+
+/// Whether the main containers had their turn: one of them began, or the last init container was done.
+fn was_initialized(facts: &Facts, status: &PodStatus) -> bool {
+    let began = |told: &ContainerStatus| {
+        let ran_before = told.last_state.as_ref().is_some_and(|last| last.terminated.is_some());
+        ran_before || told.state.as_ref().is_none_or(|state| state.waiting.is_none())
+    };
+    let Some(last) = init_containers(facts.pod).last() else { return true };
+    let told = status.init_container_statuses.iter().flatten().last();
+    let last_done = told.is_some_and(|told| match kind_of_init(last) {
+        Kind::Sidecar => told.started.unwrap_or(false),
+        _ => told.ready,
+    });
+    last_done || status.container_statuses.iter().flatten().any(began)
 }
 
 fn shorten(status: &mut ContainerStatus, longest: usize) {

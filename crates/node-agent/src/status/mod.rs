@@ -12,6 +12,8 @@
 mod conditions;
 mod containers;
 mod phase;
+#[cfg(test)]
+mod tests;
 pub mod writer;
 
 use std::{collections::HashMap, net::IpAddr};

@@ -1,0 +1,91 @@
+//! Containers that end and start again, probes, and an agent that does.
+
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use super::{Cluster, condition, container, eventually, is_true, waits};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_that_crashes_starts_again_later_every_time() {
+    let cluster = Cluster::new().await;
+    cluster.create("crash", json!({"containers": [container("a")]})).await;
+    let first = cluster.running("crash").await;
+    cluster.runtime.exit("a", 7);
+    let restarted = |status: &k8s_openapi::api::core::v1::PodStatus| {
+        let a = status.container_statuses.as_ref().map(|all| &all[0]);
+        a.is_some_and(|a| a.restart_count == 1 && a.state.as_ref().is_some_and(|state| state.running.is_some()))
+    };
+    let second = cluster.until("crash", "restarted", restarted).await;
+    let a = second.container_statuses.unwrap_or_default().remove(0);
+    let last = a.last_state.and_then(|last| last.terminated).expect("it ended before");
+    assert_eq!((last.exit_code, last.reason.as_deref()), (7, Some("Error")));
+    assert_eq!(last.container_id, first.container_statuses.unwrap_or_default().remove(0).container_id);
+
+    cluster.runtime.exit("a", 7);
+    let waiting =
+        cluster.until("crash", "backing off", |s| waits(s, "a").as_deref() == Some("CrashLoopBackOff")).await;
+    assert_eq!(waiting.phase.as_deref(), Some("Running"));
+    let a = waiting.container_statuses.unwrap_or_default().remove(0);
+    let message = a.state.and_then(|state| state.waiting?.message).unwrap_or_default();
+    assert!(message.starts_with("back-off 10s restarting failed container=a pod=crash_default("), "{message}");
+    assert!(cluster.event("crash", "BackOff").await.starts_with("Back-off restarting failed container a in pod crash_"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sandbox_that_dies_is_made_anew() {
+    let cluster = Cluster::new().await;
+    cluster.create("phoenix", json!({"containers": [container("a")]})).await;
+    let before = cluster.running("phoenix").await;
+    cluster.runtime.kill_sandboxes();
+    let after = cluster.until("phoenix", "risen", |status| is_true(status, "Ready") && status.pod_ip != before.pod_ip).await;
+    assert_eq!(after.pod_ips.unwrap_or_default().len(), 1);
+    assert_eq!(after.container_statuses.unwrap_or_default()[0].restart_count, 1);
+    cluster.event("phoenix", "SandboxChanged").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_decide_what_is_ready_and_what_lives() {
+    let cluster = Cluster::new().await;
+    cluster.runtime.fail_commands("ready", true);
+    let mut a = container("a");
+    let probe = |word: &str| json!({"exec": {"command": [word]}, "periodSeconds": 1, "failureThreshold": 1});
+    a["startupProbe"] = probe("startup");
+    a["readinessProbe"] = probe("ready");
+    a["livenessProbe"] = probe("live");
+    cluster.create("probed", json!({"containers": [a]})).await;
+    let status = cluster.until("probed", "started", |status| {
+        status.container_statuses.as_ref().is_some_and(|all| all[0].started == Some(true))
+    });
+    assert_eq!(condition(&status.await, "Ready"), Some(("False".into(), "ContainersNotReady".into())));
+    assert_eq!(cluster.event("probed", "Unhealthy").await, "Readiness probe failed: it does not work");
+    cluster.runtime.fail_commands("ready", false);
+    cluster.until("probed", "ready", |status| is_true(status, "Ready")).await;
+
+    cluster.runtime.fail_commands("live", true);
+    let killed = "Container a failed liveness probe, will be restarted";
+    assert_eq!(cluster.event("probed", "Killing").await, killed);
+    cluster.runtime.fail_commands("live", false);
+    cluster
+        .until("probed", "ready again", |status| {
+            is_true(status, "Ready") && status.container_statuses.as_ref().is_some_and(|all| all[0].restart_count >= 1)
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_starts_again_finds_its_pods_and_ends_those_that_were_deleted() {
+    let mut cluster = Cluster::new().await;
+    for name in ["stays", "leaves"] {
+        cluster.create(name, json!({"containers": [container(name)]})).await;
+        cluster.until(name, "ready", |status| is_true(status, "Ready")).await;
+    }
+    let before = cluster.running("stays").await;
+    cluster.stop().await;
+    cluster.pods().delete("leaves", &DeleteParams { grace_period_seconds: Some(0), ..Default::default() }).await.expect("it goes");
+    cluster.gone("leaves").await;
+    cluster.start().await;
+    eventually("the orphan ends", || async { (cluster.runtime.sandboxes() == 1).then_some(()) }).await;
+    let after = cluster.running("stays").await;
+    assert_eq!(after, before, "nothing has happened to it");
+    assert_eq!(cluster.runtime.done(), ["started stays", "started leaves", "ended leaves"]);
+}
