@@ -23,7 +23,14 @@ fn known(name: &str, attempt: u32, state: Runtime, exit_code: i32) -> Known {
         exit_code,
         image: "a:1".into(),
         image_ref: "sha256:1".into(),
-        reason: if !ended { "" } else if exit_code == 0 { "Completed" } else { "Error" }.into(),
+        reason: if !ended {
+            ""
+        } else if exit_code == 0 {
+            "Completed"
+        } else {
+            "Error"
+        }
+        .into(),
         message: String::new(),
         labels: Default::default(),
         annotations: Default::default(),
@@ -225,7 +232,8 @@ fn probes_say_what_has_started_and_is_ready() {
         let a = &status.container_statuses.as_ref().expect("statuses")[0];
         ((a.started, a.ready), condition(&status, "Ready"))
     };
-    let unready = ("False".to_owned(), "ContainersNotReady".to_owned(), "containers with unready status: [a]".to_owned());
+    let unready =
+        ("False".to_owned(), "ContainersNotReady".to_owned(), "containers with unready status: [a]".to_owned());
     assert_eq!(told(&case), ((Some(false), false), unready.clone()));
     case.probed.set("a-0", ProbeKind::Startup, Outcome::Success);
     assert_eq!(told(&case), ((Some(true), false), unready.clone()));
@@ -255,14 +263,12 @@ fn times_and_addresses_are_kept() {
     let mut case = Case::new(spec("Always", json!([]), &["a"]), vec![running("a")]);
     let earlier = Time(Timestamp::from_second(50).expect("a time"));
     case.previous.start_time = Some(earlier.clone());
-    case.previous.conditions = Some(vec![
-        k8s_openapi::api::core::v1::PodCondition {
-            type_: "Ready".into(),
-            status: "True".into(),
-            last_transition_time: Some(earlier.clone()),
-            ..Default::default()
-        },
-    ]);
+    case.previous.conditions = Some(vec![k8s_openapi::api::core::v1::PodCondition {
+        type_: "Ready".into(),
+        status: "True".into(),
+        last_transition_time: Some(earlier.clone()),
+        ..Default::default()
+    }]);
     let status = case.status();
     assert_eq!(status.start_time, Some(earlier.clone()));
     let since = |status: &PodStatus, type_: &str| {

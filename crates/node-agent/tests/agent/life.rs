@@ -50,7 +50,11 @@ async fn a_pod_runs_is_told_of_and_ends() {
     assert!(status.pod_ip.is_some_and(|ip| ip.starts_with("10.1.0.")));
     assert_eq!(status.host_ip.as_deref(), Some("127.0.0.1"));
     for type_ in ["PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady"] {
-        assert_eq!(condition(&{ cluster.running("web").await }, type_), Some(("True".into(), String::new())), "{type_}");
+        assert_eq!(
+            condition(&{ cluster.running("web").await }, type_),
+            Some(("True".into(), String::new())),
+            "{type_}"
+        );
     }
     let containers = status.container_statuses.unwrap_or_default();
     assert!(containers.iter().all(|status| status.ready && status.started == Some(true) && status.restart_count == 0));
@@ -81,9 +85,11 @@ async fn init_containers_go_one_by_one_and_sidecars_end_last() {
     let initializing = |status: &_, name: &'static str| {
         waits(status, "main").as_deref() == Some("PodInitializing")
             && condition(status, "Initialized") == Some(("False".into(), "ContainersNotInitialized".into()))
-            && status.init_container_statuses.iter().flatten().any(|told| {
-                told.name == name && told.state.as_ref().is_some_and(|state| state.running.is_some())
-            })
+            && status
+                .init_container_statuses
+                .iter()
+                .flatten()
+                .any(|told| told.name == name && told.state.as_ref().is_some_and(|state| state.running.is_some()))
     };
     let status = cluster.until("steps", "at its first step", |status| initializing(status, "one")).await;
     assert_eq!(status.phase.as_deref(), Some("Pending"));

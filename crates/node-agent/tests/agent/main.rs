@@ -124,8 +124,10 @@ impl Cluster {
 
     async fn gone(&self, name: &str) {
         let pods = self.pods();
-        eventually("the pod is gone", || async { pods.get_opt(name).await.expect("an answer").is_none().then_some(()) })
-            .await;
+        eventually("the pod is gone", || async {
+            pods.get_opt(name).await.expect("an answer").is_none().then_some(())
+        })
+        .await;
     }
 
     /// Waits until an event of the pod has this reason, and gives its message.

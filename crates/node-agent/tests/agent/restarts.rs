@@ -22,13 +22,14 @@ async fn a_container_that_crashes_starts_again_later_every_time() {
     assert_eq!(last.container_id, first.container_statuses.unwrap_or_default().remove(0).container_id);
 
     cluster.runtime.exit("a", 7);
-    let waiting =
-        cluster.until("crash", "backing off", |s| waits(s, "a").as_deref() == Some("CrashLoopBackOff")).await;
+    let waiting = cluster.until("crash", "backing off", |s| waits(s, "a").as_deref() == Some("CrashLoopBackOff")).await;
     assert_eq!(waiting.phase.as_deref(), Some("Running"));
     let a = waiting.container_statuses.unwrap_or_default().remove(0);
     let message = a.state.and_then(|state| state.waiting?.message).unwrap_or_default();
     assert!(message.starts_with("back-off 10s restarting failed container=a pod=crash_default("), "{message}");
-    assert!(cluster.event("crash", "BackOff").await.starts_with("Back-off restarting failed container a in pod crash_"));
+    assert!(
+        cluster.event("crash", "BackOff").await.starts_with("Back-off restarting failed container a in pod crash_")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +38,8 @@ async fn a_sandbox_that_dies_is_made_anew() {
     cluster.create("phoenix", json!({"containers": [container("a")]})).await;
     let before = cluster.running("phoenix").await;
     cluster.runtime.kill_sandboxes();
-    let after = cluster.until("phoenix", "risen", |status| is_true(status, "Ready") && status.pod_ip != before.pod_ip).await;
+    let after =
+        cluster.until("phoenix", "risen", |status| is_true(status, "Ready") && status.pod_ip != before.pod_ip).await;
     assert_eq!(after.pod_ips.unwrap_or_default().len(), 1);
     assert_eq!(after.container_statuses.unwrap_or_default()[0].restart_count, 1);
     cluster.event("phoenix", "SandboxChanged").await;
@@ -81,7 +83,11 @@ async fn an_agent_that_starts_again_finds_its_pods_and_ends_those_that_were_dele
     }
     let before = cluster.running("stays").await;
     cluster.stop().await;
-    cluster.pods().delete("leaves", &DeleteParams { grace_period_seconds: Some(0), ..Default::default() }).await.expect("it goes");
+    cluster
+        .pods()
+        .delete("leaves", &DeleteParams { grace_period_seconds: Some(0), ..Default::default() })
+        .await
+        .expect("it goes");
     cluster.gone("leaves").await;
     cluster.start().await;
     eventually("the orphan ends", || async { (cluster.runtime.sandboxes() == 1).then_some(()) }).await;

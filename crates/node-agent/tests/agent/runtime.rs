@@ -79,7 +79,8 @@ impl FakeRuntime {
     pub fn exit(&self, name: &str, exit_code: i32) {
         let mut state = self.state();
         let running = state.containers.values().filter(|container| container.state == ContainerState::Running);
-        let id = running.filter(|container| container.metadata.name == name).map(|container| container.id.clone()).next();
+        let id =
+            running.filter(|container| container.metadata.name == name).map(|container| container.id.clone()).next();
         state.end(&id.expect("a running container"), exit_code);
     }
 

@@ -8,9 +8,7 @@ use super::{Cluster, container, runtime::REGISTRY, waits};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn images_are_pulled_or_it_is_said_why_not() {
     let cluster = Cluster::new().await;
-    let image = |name: &str, policy: &str| {
-        json!({"containers": [{"name": "a", "image": name, "imagePullPolicy": policy}], "terminationGracePeriodSeconds": 0})
-    };
+    let image = |name: &str, policy: &str| json!({"containers": [{"name": "a", "image": name, "imagePullPolicy": policy}], "terminationGracePeriodSeconds": 0});
     cluster.create("pulls", image(&format!("{REGISTRY}app:1"), "IfNotPresent")).await;
     cluster.running("pulls").await;
     let pulled = cluster.event("pulls", "Pulled").await;
@@ -22,7 +20,7 @@ async fn images_are_pulled_or_it_is_said_why_not() {
     let a = status.await.container_statuses.unwrap_or_default().remove(0);
     let message = a.state.and_then(|state| state.waiting?.message).unwrap_or_default();
     assert_eq!(message, "Back-off pulling image \"nowhere:1\": ErrImagePull: nobody answers");
-    assert_eq!(cluster.event("fails", "Failed").await, "Error: ErrImagePull");
+    assert_eq!(cluster.event("fails", "BackOff").await, "Back-off pulling image \"nowhere:1\"");
 
     cluster.create("never", image("nowhere:1", "Never")).await;
     cluster.until("never", "refused", |status| waits(status, "a").as_deref() == Some("ErrImageNeverPull")).await;
@@ -69,5 +67,8 @@ async fn a_sandbox_that_cannot_be_made_is_tried_again() {
     cluster.runtime.break_sandboxes(2);
     cluster.create("retry", json!({"containers": [container("a")]})).await;
     cluster.running("retry").await;
-    assert_eq!(cluster.event("retry", "FailedCreatePodSandBox").await, "Failed to create pod sandbox: no sandbox today");
+    assert_eq!(
+        cluster.event("retry", "FailedCreatePodSandBox").await,
+        "Failed to create pod sandbox: no sandbox today"
+    );
 }
