@@ -45,11 +45,13 @@ pub fn concerned(change: &Change<Pod>, services: &Informer<Service>) -> BTreeSet
     {
         return BTreeSet::new();
     }
-    let namespace = change.object().metadata.namespace.as_deref().unwrap_or_default();
-    let around = services.in_namespace(namespace);
-    let selected = |service: &&Arc<Service>| {
-        selector(service).is_some_and(|selector| old.into_iter().chain(new).any(|pod| selects(selector, pod)))
-    };
+    old.into_iter().chain(new).flat_map(|pod| served_by(pod, services)).collect()
+}
+
+/// The Services that a pod serves.
+pub fn served_by(pod: &Pod, services: &Informer<Service>) -> Vec<Key> {
+    let around = services.in_namespace(pod.metadata.namespace.as_deref().unwrap_or_default());
+    let selected = |service: &&Arc<Service>| selector(service).is_some_and(|selector| selects(selector, pod));
     around.iter().filter(selected).map(|service| Key::of(&**service)).collect()
 }
 

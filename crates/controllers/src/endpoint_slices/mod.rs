@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Setting,
     namespace::refuses_new_objects,
+    pods,
     service_pods::{self, HEADLESS, TriggerTimes},
 };
 
@@ -73,6 +74,16 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     let on_slice = queue.clone();
     controller.slices.on_change(move |change| {
         services_of(change, MANAGER).into_iter().for_each(|service| on_slice.add_after(service, AFTER_SLICES));
+    });
+    controller.pods.index(pods::NODE, pods::by_node);
+    let (on_node, services, pods) = (queue.clone(), controller.services.clone(), controller.pods.clone());
+    // Pods of a node that was not known were left out.
+    controller.nodes.on_change(move |change| {
+        if let Change::Applied { old: None, new } = change {
+            let there = pods.by_index(pods::NODE, new.metadata.name.as_deref().unwrap_or_default());
+            let served = there.iter().flat_map(|pod| service_pods::served_by(pod, &services));
+            served.for_each(|service| on_node.add(service));
+        }
     });
     controller.services.synced().await;
     controller.pods.synced().await;

@@ -20,9 +20,17 @@ struct Cluster {
 }
 
 async fn cluster(client: &Client) -> Cluster {
+    node(client).await;
+    without_node(client)
+}
+
+async fn node(client: &Client) {
     let nodes: Api<Node> = Api::all(client.clone());
     let node = json!({"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}}});
     nodes.create(&PostParams::default(), &serde_json::from_value(node).expect("a node")).await.expect("created");
+}
+
+fn without_node(client: &Client) -> Cluster {
     Cluster {
         pods: Api::default_namespaced(client.clone()),
         services: Api::default_namespaced(client.clone()),
@@ -184,6 +192,18 @@ async fn a_headless_service_names_its_pods_ready_or_not() {
     assert_eq!(slice.metadata.labels.expect("labels")["service.kubernetes.io/headless"], "");
     let endpoints = cluster.subsets("headless", &[(0, &["10.1.0.1"], &[])]).await;
     assert_eq!(endpoints.metadata.labels.expect("labels")["service.kubernetes.io/headless"], "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_count_when_their_node_is_known() {
+    let (_server, client) = server().await;
+    let cluster = without_node(&client);
+    cluster.service("web", json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]})).await;
+    cluster.pod("a", 8080, "10.1.0.1", true).await;
+    cluster.subsets("web", &[(8080, &["10.1.0.1"], &[])]).await;
+    assert!(cluster.told("web").await.is_empty());
+    node(&client).await;
+    cluster.tells("web", &[(8080, "10.1.0.1", true, false)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
