@@ -9,7 +9,7 @@ mod load;
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 use load::{Load, Row, kubeconfig::Cluster};
 
@@ -40,6 +40,12 @@ struct Arguments {
     /// ConfigMaps of 1 KiB
     #[arg(long, value_name = "COUNT", default_value_t = 3000)]
     objects: usize,
+    /// Nodes for pods to be bound to; nobody runs them
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    nodes: usize,
+    /// Pods to be bound
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    pods: usize,
     /// How often all objects are created and deleted
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     rounds: usize,
@@ -49,7 +55,7 @@ struct Arguments {
     /// The namespace for the objects; it must exist
     #[arg(long, value_name = "NAME", default_value = "default")]
     namespace: String,
-    /// What to measure [default: everything]
+    /// What to measure [default: everything that needs no scheduler]
     #[arg(value_enum, value_name = "ROWS")]
     rows: Vec<Row>,
 }
@@ -73,10 +79,10 @@ fn main() -> anyhow::Result<()> {
             Some(Command::FloodClient(client)) => client.run().await?,
             None => {
                 let rows = match arguments.rows.as_slice() {
-                    [] => Row::value_variants(),
-                    chosen => chosen,
+                    [] => Row::without_scheduler(),
+                    chosen => chosen.to_vec(),
                 };
-                print!("{}", arguments.load()?.run(rows).await?);
+                print!("{}", arguments.load()?.run(&rows).await?);
             }
         }
         Ok(())
@@ -96,6 +102,8 @@ impl Arguments {
             watchers: self.watchers,
             idle: self.idle,
             objects: self.objects.max(1),
+            nodes: self.nodes.max(1),
+            pods: self.pods.max(1),
             rounds: self.rounds.max(1),
             lasts: Duration::from_secs_f64(self.seconds),
             namespace: self.namespace.clone(),

@@ -34,3 +34,22 @@ async fn measures_a_server() {
     let list = server.client().get("/api/v1/namespaces/default/configmaps?labelSelector=app%3Dbench").await.expect(200);
     assert_eq!(list["items"].as_array().map(Vec::len), Some(0));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn measures_a_scheduler() {
+    let server = TestServer::embedded().await;
+    let account = serde_json::json!({"metadata": {"name": "default"}});
+    server.client().post("/api/v1/namespaces/default/serviceaccounts", &account).await.expect(201);
+    server.run_scheduler();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_bench"));
+    bench.arg("--kubeconfig").arg(server.kubeconfig()).args(["--connections", "4", "--nodes", "20", "--pods", "30"]);
+    bench.args(["bind", "apart"]);
+    let output = tokio::task::spawn_blocking(move || bench.output()).await.expect("it ends").expect("it starts");
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.contains("bind 30 pods to 20 nodes") && text.contains("bind 20 pods to 20 nodes, one each"), "{text}");
+    for left in ["/api/v1/nodes", "/api/v1/namespaces/default/pods"] {
+        let list = server.client().get(left).await.expect(200);
+        assert_eq!(list["items"].as_array().map(Vec::len), Some(0), "{left}");
+    }
+}

@@ -4,6 +4,8 @@
 //! second costs one new judgement, that of the node the first went to. Nodes are tried in turns, beginning where the last
 //! cycle ended, and in a large cluster only until enough are found, as in Kubernetes.
 
+#[cfg(test)]
+mod tests;
 mod verdicts;
 
 use std::{
@@ -116,7 +118,7 @@ impl Cycles {
     ) -> Result<(), Arc<Rejection>> {
         let node = search.snapshot.node(slot);
         if search.nominations.concern(node.name(), search.pod) {
-            search.judge_with_nominated(filters, slot)?;
+            search.judge_with_nominated(filters, slot, node)?;
         }
         self.verdicts.judge(search.framework, &search.pod.shape, slot, node)?;
         filters.iter().try_for_each(|filter| filter.filter(slot, node)).map_err(Arc::new)
@@ -171,14 +173,19 @@ impl<'a> Search<'a> {
     }
 
     /// As if those were there already for whom room was made on the node, and who come first.
-    fn judge_with_nominated(self, filters: &[Box<dyn Filter + '_>], slot: usize) -> Result<(), Arc<Rejection>> {
-        let mut node = self.snapshot.node(slot).clone();
+    fn judge_with_nominated(
+        self,
+        filters: &[Box<dyn Filter + '_>],
+        slot: usize,
+        node: &NodeInfo,
+    ) -> Result<(), Rejection> {
+        let mut node = node.clone();
         let mut filters: Vec<_> = filters.iter().map(|filter| filter.copy()).collect();
         for pod in self.nominations.before(node.name(), self.pod) {
             filters.iter_mut().for_each(|filter| filter.suppose(pod, slot, true));
             node.add(pod.clone());
         }
-        self.judge_supposed(&filters, slot, &node).map_err(Arc::new)
+        self.judge_alone(&filters, slot, &node)
     }
 
     /// Judges a node that is not as the snapshot has it.
@@ -188,6 +195,13 @@ impl<'a> Search<'a> {
         slot: usize,
         node: &NodeInfo,
     ) -> Result<(), Rejection> {
+        if self.nominations.concern(node.name(), self.pod) {
+            self.judge_with_nominated(filters, slot, node)?;
+        }
+        self.judge_alone(filters, slot, node)
+    }
+
+    fn judge_alone(self, filters: &[Box<dyn Filter + '_>], slot: usize, node: &NodeInfo) -> Result<(), Rejection> {
         self.framework.node_filters.iter().try_for_each(|plugin| plugin.filter(&self.pod.shape, node))?;
         filters.iter().try_for_each(|filter| filter.filter(slot, node))
     }

@@ -9,10 +9,13 @@
 mod affinity;
 mod binding;
 mod cycle;
+#[cfg(test)]
+mod fixtures;
 mod framework;
 mod nominations;
 mod plugins;
 mod pod;
+mod preemption;
 mod queue;
 mod resources;
 mod scheduler;
@@ -27,6 +30,8 @@ use controller_runtime::{Clock, Informers, events::Recorder};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
+use plugins::Lookups;
+use preemption::Evictions;
 use scheduler::Scheduler;
 use telling::Teller;
 
@@ -43,8 +48,10 @@ pub struct Setting {
 pub async fn run(setting: Setting, stop: CancellationToken) {
     let Setting { client, informers, clock } = setting;
     let recorder = Recorder::new(client.clone(), scheduler::NAME, clock.clone());
-    let teller = Teller::new(client.clone(), recorder, clock);
-    let scheduler = Scheduler::new(Arc::new(plugins::all(client)), teller);
+    let teller = Teller::new(client.clone(), recorder.clone(), clock.clone());
+    let evictions = Evictions { client: client.clone(), recorder, clock };
+    let plugins = plugins::all(Lookups::new(client, &informers));
+    let scheduler = Scheduler::new(Arc::new(plugins), teller, evictions);
     if stop.run_until_cancelled(scheduler.follow(&informers)).await.is_some() {
         scheduler.run(stop).await;
     }

@@ -35,7 +35,7 @@ impl Nominations {
         self.nodes.get(uid).map(String::as_str)
     }
 
-    pub fn on(&self, node: &str) -> &[Arc<PodInfo>] {
+    fn on(&self, node: &str) -> &[Arc<PodInfo>] {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
@@ -47,5 +47,10 @@ impl Nominations {
     /// Whether there are such.
     pub fn concern(&self, node: &str, pod: &PodInfo) -> bool {
         !self.by_node.is_empty() && self.before(node, pod).next().is_some()
+    }
+
+    /// Those on a node who are less important.
+    pub fn below(&self, node: &str, priority: i32) -> Vec<Arc<PodInfo>> {
+        self.on(node).iter().filter(|other| other.priority < priority).cloned().collect()
     }
 }

@@ -19,6 +19,9 @@ use crate::{
     pod::PodInfo,
 };
 
+#[cfg(test)]
+mod tests;
+
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// When a pod is tried again although nothing happened that could help it.
@@ -101,6 +104,10 @@ impl Queue {
                 }
             }
         }
+    }
+
+    pub fn get(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        self.pods.get(uid).map(|(queued, _)| &queued.pod)
     }
 
     pub fn remove(&mut self, uid: &str) -> Option<Arc<PodInfo>> {

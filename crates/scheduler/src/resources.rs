@@ -12,6 +12,9 @@ use k8s_openapi::{
 };
 use object_model::quantity::Quantity;
 
+#[cfg(test)]
+mod tests;
+
 /// What a container counts for in scores when it does not say how much it needs.
 const UNSAID_MILLI_CPU: i64 = 100;
 const UNSAID_MEMORY: i64 = 200 << 20;
@@ -48,10 +51,6 @@ impl Resources {
 
     pub fn other(&self, name: &str) -> i64 {
         self.others.binary_search_by(|(known, _)| (**known).cmp(name)).map_or(0, |at| self.others[at].1)
-    }
-
-    pub fn is_nothing(&self) -> bool {
-        self.milli_cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.others.is_empty()
     }
 
     pub fn add(&mut self, more: &Self) {

@@ -4,10 +4,13 @@
 //! everything that happened before it, and no event can slip past a pod that is being tried. A pod is in one of these
 //! places: in the queue, assumed on a node (its binding is on its way), or on a node.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use controller_runtime::{Change, Informers};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     time::{Instant, sleep_until},
@@ -17,9 +20,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     binding,
     cycle::{Cycles, Search},
-    framework::{BindError, Diagnosis, Event, Framework, NodeChange},
+    framework::{BindError, Diagnosis, Event, Framework, NodeChange, Outcome, Rejection},
     nominations::Nominations,
     pod::{PodInfo, Shapes, is_finished, node_of},
+    preemption::Evictions,
     queue::{Queue, Queued},
     selection::Labels,
     snapshot::Snapshot,
@@ -39,13 +43,20 @@ pub enum Told {
     NodeGone(Arc<Node>),
     Namespace(Arc<Namespace>),
     NamespaceGone(Arc<Namespace>),
+    /// A claim of a namespace, or a volume, has changed or is gone.
+    Volumes(Option<String>),
     /// How the binding of a pod ended.
-    Bound(Arc<PodInfo>, Result<(), BindError>),
+    Bound {
+        pod: Arc<PodInfo>,
+        node: String,
+        result: Result<(), BindError>,
+    },
 }
 
 pub struct Scheduler {
     framework: Arc<Framework>,
     teller: Teller,
+    evictions: Evictions,
     snapshot: Snapshot,
     queue: Queue,
     nominations: Nominations,
@@ -60,12 +71,13 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    pub fn new(framework: Arc<Framework>, teller: Teller) -> Self {
+    pub fn new(framework: Arc<Framework>, teller: Teller, evictions: Evictions) -> Self {
         let (tell, told) = mpsc::unbounded_channel();
         Self {
             queue: Queue::new(framework.clone()),
             framework,
             teller,
+            evictions,
             snapshot: Snapshot::default(),
             nominations: Nominations::default(),
             cycles: Cycles::default(),
@@ -82,8 +94,12 @@ impl Scheduler {
         let (pods, nodes, namespaces) = (informers.of::<Pod>(), informers.of::<Node>(), informers.of::<Namespace>());
         nodes.on_change(self.telling(Told::Node, Told::NodeGone));
         namespaces.on_change(self.telling(Told::Namespace, Told::NamespaceGone));
+        let (claims, volumes) = (informers.of::<PersistentVolumeClaim>(), informers.of::<PersistentVolume>());
+        let of_claim = |claim: Arc<PersistentVolumeClaim>| Told::Volumes(claim.metadata.namespace.clone());
+        claims.on_change(self.telling(of_claim, of_claim));
+        volumes.on_change(self.telling(|_| Told::Volumes(None), |_| Told::Volumes(None)));
         pods.on_change(self.telling(Told::Pod, Told::PodGone));
-        tokio::join!(pods.synced(), nodes.synced(), namespaces.synced());
+        tokio::join!(pods.synced(), nodes.synced(), namespaces.synced(), claims.synced(), volumes.synced());
     }
 
     fn telling<K>(&self, applied: fn(Arc<K>) -> Told, gone: fn(Arc<K>) -> Told) -> impl Fn(&Change<K>) + use<K> {
@@ -129,7 +145,13 @@ impl Scheduler {
             },
             Told::PodGone(pod) => self.pod_has_gone(&pod, now),
             Told::Node(node) => self.node_is(node, now),
-            Told::NodeGone(node) => self.snapshot.remove_node(node.metadata.name.as_deref().unwrap_or_default()),
+            Told::NodeGone(node) => {
+                self.snapshot.remove_node(node.metadata.name.as_deref().unwrap_or_default());
+                self.queue.wake(&Event::NodeRemoved(&node), now);
+            }
+            Told::Volumes(namespace) => {
+                self.queue.wake(&Event::VolumesChanged { namespace: namespace.as_deref() }, now);
+            }
             Told::Namespace(namespace) => {
                 let name = namespace.metadata.name.as_deref().unwrap_or_default();
                 let none = Labels::new();
@@ -139,7 +161,7 @@ impl Scheduler {
             Told::NamespaceGone(namespace) => {
                 self.snapshot.set_namespace(namespace.metadata.name.as_deref().unwrap_or_default(), None);
             }
-            Told::Bound(pod, result) => self.binding_ended(&pod, result, now),
+            Told::Bound { pod, node, result } => self.binding_ended(&pod, &node, result, now),
         }
     }
 
@@ -172,8 +194,9 @@ impl Scheduler {
             queued.pod = pod;
             return;
         }
-        // What was decided here lately counts more than what the status says already.
-        if self.nominations.node_of(&pod.uid).is_none() {
+        // A status that says what it said before may be older than what was decided here.
+        let said = self.queue.get(&pod.uid).map(|was| was.nominated_node());
+        if said != Some(pod.nominated_node()) {
             self.nominations.set(&pod, pod.nominated_node());
         }
         self.queue.set(pod, now);
@@ -222,6 +245,12 @@ impl Scheduler {
     /// The pod counts as being on the node from now on; its binding begins.
     fn assume(&mut self, queued: Queued, node: String) {
         let pod = queued.pod.clone();
+        for (at, plugin) in self.framework.reserve.iter().enumerate() {
+            if let Err(rejection) = plugin.reserve(&pod, &node) {
+                self.framework.reserve[..=at].iter().rev().for_each(|plugin| plugin.unreserve(&pod, &node));
+                return self.rejected_late(queued, &rejection);
+            }
+        }
         self.nominations.remove(&pod.uid);
         self.snapshot.add_pod(pod.clone(), &node);
         self.assumed.insert(pod.uid.clone(), queued);
@@ -230,25 +259,74 @@ impl Scheduler {
         tokio::spawn(async move {
             let result = binding::bind(&framework, &recorder, &pod, &node).await;
             // The scheduler has ended.
-            let _ = tell.send(Told::Bound(pod, result));
+            let _ = tell.send(Told::Bound { pod, node, result });
         });
     }
 
-    fn fits_nowhere(&mut self, queued: Queued, diagnosis: Diagnosis) {
+    /// Makes room for a pod if possible, tells it, and lets it wait.
+    fn fits_nowhere(&mut self, queued: Queued, mut diagnosis: Diagnosis) {
         let pod = queued.pod.clone();
-        self.teller.tell(&pod, Reason::Unschedulable, &diagnosis.to_string(), &Nominated::Unchanged);
+        let nominated = match self.make_room(&pod, &diagnosis) {
+            Some(Outcome::Room { node, victims }) => {
+                for lesser in self.nominations.below(&node, pod.priority) {
+                    self.nominations.remove(&lesser.uid);
+                    self.teller.take_room(&lesser);
+                }
+                self.nominations.set(&pod, Some(&node));
+                let (evictions, for_pod, at) = (self.evictions.clone(), pod.clone(), node.clone());
+                tokio::spawn(async move { evictions.evict(&victims, &for_pod, &at).await });
+                Nominated::At(node)
+            }
+            Some(Outcome::Nothing { words, for_good }) => {
+                diagnosis.making_room = Some(words);
+                if for_good {
+                    self.nominations.remove(&pod.uid);
+                    Nominated::Nowhere
+                } else {
+                    Nominated::Unchanged
+                }
+            }
+            None => Nominated::Unchanged,
+        };
+        self.teller.tell(&pod, Reason::Unschedulable, &diagnosis.to_string(), &nominated);
         self.queue.misfit(queued, diagnosis.plugins(), Instant::now());
     }
 
-    fn binding_ended(&mut self, pod: &PodInfo, result: Result<(), BindError>, now: Instant) {
+    /// The first plugin that makes room, or the words of the last one. Where there are no nodes, nobody is asked.
+    fn make_room(&self, pod: &PodInfo, diagnosis: &Diagnosis) -> Option<Outcome> {
+        let search =
+            Search { framework: &self.framework, snapshot: &self.snapshot, nominations: &self.nominations, pod };
+        let mut last = None;
+        for plugin in self.framework.post_filters.iter().filter(|_| diagnosis.nodes > 0) {
+            match plugin.post_filter(search, diagnosis) {
+                room @ Outcome::Room { .. } => return Some(room),
+                nothing @ Outcome::Nothing { .. } => last = Some(nothing),
+            }
+        }
+        last
+    }
+
+    /// A node was found, and then somebody objected.
+    fn rejected_late(&mut self, queued: Queued, rejection: &Rejection) {
+        self.teller.tell(&queued.pod, Reason::Unschedulable, &rejection.to_string(), &Nominated::Unchanged);
+        self.queue.misfit(queued, BTreeSet::from([rejection.plugin]), Instant::now());
+    }
+
+    fn binding_ended(&mut self, pod: &PodInfo, node: &str, result: Result<(), BindError>, now: Instant) {
         self.bindings -= 1;
         let Err(error) = result else { return };
+        self.framework.reserve.iter().rev().for_each(|plugin| plugin.unreserve(pod, node));
         // The pod has gone, or was seen on a node meanwhile.
         let Some(queued) = self.assumed.remove(&pod.uid) else { return };
         if let Some(gone) = self.snapshot.remove_pod(&pod.uid) {
             self.queue.wake(&Event::PodRemoved(&gone), now);
         }
-        self.teller.tell(&queued.pod, Reason::SchedulerError, &error.to_string(), &Nominated::Nowhere);
-        self.queue.failed(queued, now);
+        match error {
+            BindError::Rejected(rejection) => self.rejected_late(queued, &rejection),
+            BindError::Api(_) => {
+                self.teller.tell(&queued.pod, Reason::SchedulerError, &error.to_string(), &Nominated::Nowhere);
+                self.queue.failed(queued, now);
+            }
+        }
     }
 }

@@ -5,6 +5,9 @@ use object_model::selector::LabelSelector;
 
 use crate::selection::{Labels, label_selector, requirement};
 
+/// The label that every node has for itself.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constraint {
     pub max_skew: i64,

@@ -64,6 +64,13 @@ impl Teller {
         }
     }
 
+    /// Tells a pod that the room made for it is another's now.
+    pub fn take_room(&self, pod: &Arc<PodInfo>) {
+        if pod.nominated_node().is_some() {
+            let _ = self.writer.send((pod.clone(), json!({"nominatedNodeName": null})));
+        }
+    }
+
     /// What is to be changed of the pod's status, if anything.
     fn status(&self, pod: &PodInfo, reason: Reason, words: &str, nominated: &Nominated) -> Option<Value> {
         let known = pod.status().and_then(|status| status.conditions.as_ref());
@@ -96,7 +103,7 @@ impl Teller {
             Nominated::Nowhere if was.is_some() => drop(status.insert("nominatedNodeName".to_owned(), Value::Null)),
             _ => {}
         }
-        (!status.is_empty()).then(|| Value::Object(status))
+        if status.is_empty() { None } else { Some(Value::Object(status)) }
     }
 }
 

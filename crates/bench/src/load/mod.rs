@@ -5,6 +5,7 @@ pub mod connection;
 pub mod kubeconfig;
 pub mod report;
 pub mod requests;
+mod scheduling;
 mod watching;
 
 use std::{
@@ -42,6 +43,21 @@ pub enum Row {
     Patch,
     /// Delete them
     Delete,
+    /// Create pods, and wait until a scheduler has bound them
+    Bind,
+    /// The same with pods that must not share a node
+    Apart,
+}
+
+impl Row {
+    /// What every API server can do by itself.
+    pub fn without_scheduler() -> Vec<Self> {
+        Self::value_variants().iter().copied().filter(|row| !row.needs_scheduler()).collect()
+    }
+
+    fn needs_scheduler(self) -> bool {
+        matches!(self, Row::Bind | Row::Apart)
+    }
 }
 
 pub struct Load {
@@ -52,6 +68,8 @@ pub struct Load {
     pub watchers: usize,
     pub idle: usize,
     pub objects: usize,
+    pub nodes: usize,
+    pub pods: usize,
     pub rounds: usize,
     pub lasts: Duration,
     pub namespace: String,
@@ -62,6 +80,12 @@ impl Load {
     pub async fn run(&self, rows: &[Row]) -> anyhow::Result<Report> {
         let mut report = Report::default();
         let before = self.memory();
+        if rows.iter().any(|row| row.needs_scheduler()) {
+            scheduling::bindings(self, rows, &mut report).await?;
+        }
+        if rows.iter().all(|row| row.needs_scheduler()) {
+            return Ok(report);
+        }
         if rows.contains(&Row::Idle) {
             self.idle_connections(&mut report).await?;
         }

@@ -11,6 +11,7 @@ pub enum Event<'a> {
         new: &'a Node,
         what: NodeChange,
     },
+    NodeRemoved(&'a Node),
     /// A pod has come to a node.
     PodAdded(&'a PodInfo),
     /// The labels or requests of a pod on a node have changed.

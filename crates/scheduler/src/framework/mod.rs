@@ -78,13 +78,13 @@ pub trait Filter: Send {
 
 /// Makes room for a pod that fits nowhere.
 pub trait PostFilter: Plugin {
-    fn post_filter(&self, search: &Search<'_>, diagnosis: &Diagnosis) -> Outcome;
+    fn post_filter(&self, search: Search<'_>, diagnosis: &Diagnosis) -> Outcome;
 }
 
 /// What making room came to.
 pub enum Outcome {
-    /// Nothing helps, and why.
-    Nothing(String),
+    /// There is none, in these words; and whether room that was made before is of no use any more.
+    Nothing { words: String, for_good: bool },
     /// A node has room once these pods are gone.
     Room { node: String, victims: Vec<Arc<PodInfo>> },
 }

@@ -43,3 +43,26 @@ fn balance(taken: &Resources, has: &Resources) -> i64 {
     };
     ((1.0 - deviation) * BEST as f64) as i64
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{asking, cluster, node, pod};
+
+    #[test]
+    fn what_evens_out_is_better() {
+        let there = pod("there", asking(json!({"cpu": "1"})));
+        let snapshot = cluster([node("uneven", json!({})), node("empty", json!({}))], [(there, "uneven")]);
+        let score = |name: &str, requests| {
+            let node = snapshot.node(snapshot.slot(name).expect("a node"));
+            BalancedAllocation.score(&pod("new", asking(requests)).shape, node)
+        };
+        // Nothing changes, or everything becomes even.
+        assert_eq!(score("empty", json!({"cpu": "1", "memory": "2Gi"})), 75);
+        assert_eq!(score("uneven", json!({"memory": "2Gi"})), 87);
+        assert_eq!(score("uneven", json!({"cpu": "1"})), 62);
+        assert!(!BalancedAllocation.applies(&pod("silent", json!({})).shape));
+    }
+}

@@ -34,3 +34,38 @@ impl NodeFilter for NodePorts {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::{cluster, node, pod};
+
+    fn taking(name: &str, port: Value) -> std::sync::Arc<PodInfo> {
+        pod(name, json!({"spec": {"containers": [{"name": "main", "image": "web", "ports": [port]}]}}))
+    }
+
+    #[test]
+    fn a_port_is_taken_once() {
+        let there = taking("there", json!({"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}));
+        let mut snapshot = cluster([node("one", json!({}))], [(there, "one")]);
+        let cases = [
+            (json!({"containerPort": 80}), true),
+            (json!({"containerPort": 80, "hostPort": 81}), true),
+            (json!({"containerPort": 80, "hostPort": 80}), false),
+            (json!({"containerPort": 80, "hostPort": 80, "protocol": "UDP"}), true),
+            (json!({"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}), false),
+            (json!({"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.2"}), true),
+        ];
+        for (port, fits) in cases {
+            let fits_ = NodePorts.filter(&taking("new", port.clone()).shape, snapshot.node(0)).is_ok();
+            assert_eq!(fits_, fits, "{port}");
+        }
+        let gone = snapshot.remove_pod("there").expect("the pod");
+        let waiting = taking("new", json!({"containerPort": 80, "hostPort": 80}));
+        assert!(NodePorts.filter(&waiting.shape, snapshot.node(0)).is_ok());
+        assert!(NodePorts.helps(&Event::PodRemoved(&gone), &waiting));
+        assert!(!NodePorts.helps(&Event::PodRemoved(&pod("other", json!({}))), &waiting));
+    }
+}

@@ -19,7 +19,7 @@ impl Plugin for NodeUnschedulable {
 
     fn helps(&self, event: &Event<'_>, _pod: &PodInfo) -> bool {
         let is_open = |node: &k8s_openapi::api::core::v1::Node| {
-            !node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true))
+            node.spec.as_ref().is_none_or(|spec| spec.unschedulable != Some(true))
         };
         match event {
             Event::NodeAdded(node) => is_open(node),
@@ -36,5 +36,22 @@ impl NodeFilter for NodeUnschedulable {
             return Ok(());
         }
         Err(Rejection::for_good(NAME, "node(s) were unschedulable"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{cluster, node, pod};
+
+    #[test]
+    fn a_closed_node_takes_who_tolerates_it() {
+        let snapshot = cluster([node("one", json!({"spec": {"unschedulable": true}}))], []);
+        let judged = |changes| NodeUnschedulable.filter(&pod("web", changes).shape, snapshot.node(0));
+        assert_eq!(judged(json!({})), Err(Rejection::for_good(NAME, "node(s) were unschedulable")));
+        let toleration = json!([{"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}]);
+        assert_eq!(judged(json!({"spec": {"tolerations": toleration}})), Ok(()));
     }
 }

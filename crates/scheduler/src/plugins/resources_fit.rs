@@ -82,3 +82,76 @@ impl NodeScore for NodeResourcesFit {
         if count == 0 { 0 } else { free / count }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::{asking, cluster, node, pod};
+
+    /// What is said of a node on which a pod asks for half of everything.
+    fn judged(requests: Value) -> Result<(), (bool, Vec<String>)> {
+        let half = asking(json!({"cpu": "1", "memory": "2Gi", "example.com/gpu": "1"}));
+        let has = json!({"status": {"allocatable": {"ephemeral-storage": "1Gi", "example.com/gpu": "2", "pods": "2"}}});
+        let snapshot = cluster([node("one", has)], [(pod("there", half), "one")]);
+        let slot = snapshot.slot("one").expect("a node");
+        let judged = NodeResourcesFit.filter(&pod("new", asking(requests)).shape, snapshot.node(slot));
+        judged.map_err(|why| (why.unresolvable, why.reasons.iter().map(ToString::to_string).collect()))
+    }
+
+    #[test]
+    fn everything_asked_for_must_be_there() {
+        let short = |unresolvable: bool, reasons: &[&str]| {
+            Err((unresolvable, reasons.iter().map(|reason| (*reason).to_owned()).collect::<Vec<_>>()))
+        };
+        let cases = [
+            (json!({}), Ok(())),
+            (json!({"cpu": "1", "memory": "2Gi", "example.com/gpu": "1", "ephemeral-storage": "1Gi"}), Ok(())),
+            (json!({"cpu": "1001m"}), short(false, &["Insufficient cpu"])),
+            (json!({"cpu": "3"}), short(true, &["Insufficient cpu"])),
+            (json!({"cpu": "1500m", "memory": "3Gi"}), short(false, &["Insufficient cpu", "Insufficient memory"])),
+            (json!({"ephemeral-storage": "2Gi"}), short(true, &["Insufficient ephemeral-storage"])),
+            (json!({"example.com/gpu": "2"}), short(false, &["Insufficient example.com/gpu"])),
+            (json!({"example.com/other": "1"}), short(true, &["Insufficient example.com/other"])),
+        ];
+        for (requests, expected) in cases {
+            assert_eq!(judged(requests.clone()), expected, "{requests}");
+        }
+    }
+
+    #[test]
+    fn a_node_takes_only_so_many_pods() {
+        let snapshot =
+            cluster([node("one", json!({"status": {"allocatable": {"pods": "1"}}}))], [(pod("a", json!({})), "one")]);
+        let judged = NodeResourcesFit.filter(&pod("b", json!({})).shape, snapshot.node(0));
+        assert_eq!(judged, Err(Rejection::for_now(NAME, "Too many pods")));
+    }
+
+    #[test]
+    fn the_emptier_the_better() {
+        let snapshot = cluster(
+            [node("full", json!({})), node("empty", json!({})), node("bare", json!({"status": {"allocatable": null}}))],
+            [(pod("there", asking(json!({"cpu": "1", "memory": "1Gi"}))), "full")],
+        );
+        let new = pod("new", asking(json!({"cpu": "500m", "memory": "1Gi"})));
+        let score =
+            |name: &str| NodeResourcesFit.score(&new.shape, snapshot.node(snapshot.slot(name).expect("a node")));
+        assert_eq!((score("empty"), score("full"), score("bare")), (75, 37, 0));
+    }
+
+    #[test]
+    fn only_events_that_could_help_wake() {
+        let big = pod("big", asking(json!({"cpu": "3"})));
+        let (small, large) = (node("n", json!({})), node("n", json!({"status": {"allocatable": {"cpu": "4"}}})));
+        assert!(!NodeResourcesFit.helps(&Event::NodeAdded(&small), &big));
+        assert!(NodeResourcesFit.helps(&Event::NodeAdded(&large), &big));
+        let what = crate::framework::NodeChange::between(&small, &large);
+        assert!(NodeResourcesFit.helps(&Event::NodeChanged { old: &small, new: &large, what }, &big));
+        assert!(!NodeResourcesFit.helps(&Event::NodeChanged { old: &large, new: &large, what }, &big));
+        let (before, after) = (pod("x", asking(json!({"cpu": "2"}))), pod("x", asking(json!({"cpu": "1"}))));
+        assert!(NodeResourcesFit.helps(&Event::PodChanged { old: &before, new: &after }, &big));
+        assert!(!NodeResourcesFit.helps(&Event::PodChanged { old: &after, new: &before }, &big));
+        assert!(!NodeResourcesFit.helps(&Event::PodAdded(&before), &big));
+    }
+}

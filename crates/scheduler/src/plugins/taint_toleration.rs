@@ -73,3 +73,61 @@ pub fn tolerates(toleration: &Tolerated, key: &str, value: &str, effect: &str) -
             _ => false,
         }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::{cluster, node, pod};
+
+    #[test]
+    fn taints_must_be_tolerated() {
+        let taint = |effect: &str| json!([{"key": "for", "value": "db", "effect": effect}]);
+        let toleration = |key: &str, operator: &str, value: &str, effect: &str| json!([{"key": key, "operator": operator, "value": value, "effect": effect}]);
+        let cases = [
+            (taint("NoSchedule"), json!([]), false),
+            (taint("NoExecute"), json!([]), false),
+            (taint("PreferNoSchedule"), json!([]), true),
+            (taint("NoSchedule"), toleration("for", "Equal", "db", "NoSchedule"), true),
+            (taint("NoSchedule"), toleration("for", "", "db", ""), true),
+            (taint("NoSchedule"), toleration("for", "Equal", "web", "NoSchedule"), false),
+            (taint("NoSchedule"), toleration("for", "Exists", "", "NoExecute"), false),
+            (taint("NoSchedule"), json!([{"operator": "Exists"}]), true),
+            (taint("NoSchedule"), toleration("other", "Exists", "", ""), false),
+        ];
+        for (taints, tolerations, fits) in cases {
+            let snapshot = cluster([node("one", json!({"spec": {"taints": taints}}))], []);
+            let web = pod("web", json!({"spec": {"tolerations": tolerations}}));
+            let fits_ = TaintToleration.filter(&web.shape, snapshot.node(0)).is_ok();
+            assert_eq!(fits_, fits, "{taints} {tolerations}");
+        }
+    }
+
+    #[test]
+    fn fewer_untolerated_soft_taints_are_better() {
+        let soft = |keys: &[&str]| -> Value {
+            let taints: Vec<Value> = keys.iter().map(|key| json!({"key": key, "effect": "PreferNoSchedule"})).collect();
+            json!({"spec": {"taints": taints}})
+        };
+        let snapshot = cluster([node("a", soft(&[])), node("b", soft(&["x"])), node("c", soft(&["x", "y"]))], []);
+        let web = pod("web", json!({}));
+        let mut scores = [0, 1, 2].map(|slot| TaintToleration.score(&web.shape, snapshot.node(slot)));
+        TaintToleration.normalize(&mut scores);
+        assert_eq!(scores, [100, 50, 0]);
+    }
+
+    #[test]
+    fn only_a_taint_that_goes_wakes() {
+        let (open, closed) =
+            (node("n", json!({})), node("n", json!({"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}})));
+        let web = pod("web", json!({}));
+        let change = |old: &Node, new: &Node| {
+            let what = crate::framework::NodeChange::between(old, new);
+            TaintToleration.helps(&Event::NodeChanged { old, new, what }, &web)
+        };
+        assert!(change(&closed, &open) && !change(&open, &closed) && !change(&open, &open));
+        assert!(TaintToleration.helps(&Event::NodeAdded(&open), &web));
+        assert!(!TaintToleration.helps(&Event::NodeAdded(&closed), &web));
+    }
+}

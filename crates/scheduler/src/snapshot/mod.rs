@@ -58,11 +58,6 @@ struct Images {
 }
 
 impl Snapshot {
-    /// All nodes by slot; some may be unknown.
-    pub fn nodes(&self) -> &[NodeInfo] {
-        &self.nodes
-    }
-
     pub fn node(&self, slot: usize) -> &NodeInfo {
         &self.nodes[slot]
     }

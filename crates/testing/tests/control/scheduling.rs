@@ -1,6 +1,9 @@
 //! Pods get nodes, through the API and as Kubernetes' scheduler gives them.
 
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::{
+    core::v1::{Event, Node, PersistentVolumeClaim, Pod},
+    scheduling::v1::PriorityClass,
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -167,6 +170,118 @@ async fn pods_of_other_schedulers_are_left_alone_and_gates_keep_a_pod_out() {
     let open = Patch::Merge(json!({"spec": {"schedulingGates": null}}));
     cluster.pods.patch("gated", &PatchParams::default(), &open).await.expect("the gate is taken away");
     assert_eq!(cluster.place("gated").await, "one");
+}
+
+#[tokio::test]
+async fn pods_keep_apart_and_together_by_their_affinity() {
+    let cluster = Cluster::scheduled().await;
+    for (name, zone) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
+        cluster.node(name, json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}})).await;
+    }
+    let term = |app: &str, topology: &str| {
+        let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": topology});
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]})
+    };
+    let on_b = json!({"spec": {"nodeSelector": {"topology.kubernetes.io/zone": "b"}}});
+    cluster.pod("db", on_b).await;
+    assert_eq!(cluster.place("db").await, "b1");
+    let near = term("db", "topology.kubernetes.io/zone");
+    cluster.pod("near", json!({"spec": {"affinity": {"podAffinity": near}}})).await;
+    assert_eq!(cluster.place("near").await, "b1");
+
+    let apart = json!({
+        "metadata": {"labels": {"app": "apart"}},
+        "spec": {"affinity": {"podAntiAffinity": term("apart", "kubernetes.io/hostname")}},
+    });
+    let mut places = Vec::new();
+    for name in ["apart-1", "apart-2", "apart-3"] {
+        cluster.pod(name, apart.clone()).await;
+        places.push(cluster.place(name).await);
+    }
+    places.sort();
+    assert_eq!(places, ["a1", "a2", "b1"]);
+    cluster.pod("apart-4", apart).await;
+    let words = cluster.refusal("apart-4", "Unschedulable").await;
+    let start = "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.";
+    assert!(words.starts_with(start), "{words}");
+    cluster.delete("apart-2").await;
+    cluster.place("apart-4").await;
+}
+
+#[tokio::test]
+async fn pods_are_spread_over_zones() {
+    let cluster = Cluster::scheduled().await;
+    for (name, zone) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
+        cluster.node(name, json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}})).await;
+    }
+    let spread = json!({
+        "metadata": {"labels": {"app": "spread"}},
+        "spec": {"topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "spread"}},
+        }]},
+    });
+    let mut on_b = 0;
+    for i in 0..6 {
+        let name = format!("spread-{i}");
+        cluster.pod(&name, spread.clone()).await;
+        on_b += usize::from(cluster.place(&name).await == "b1");
+    }
+    assert_eq!(on_b, 3);
+}
+
+#[tokio::test]
+async fn an_important_pod_makes_a_lesser_one_go() {
+    let cluster = Cluster::scheduled().await;
+    cluster.node("one", json!({})).await;
+    let class = json!({"metadata": {"name": "high"}, "value": 1000});
+    let class: PriorityClass = serde_json::from_value(class).expect("a class");
+    Api::all(cluster.client.clone()).create(&PostParams::default(), &class).await.expect("the class is created");
+    cluster.pod("small", asks_for("500m")).await;
+    cluster.pod("lesser", asks_for("1500m")).await;
+    assert_eq!(cluster.place("small").await, "one");
+    assert_eq!(cluster.place("lesser").await, "one");
+    let mut important = asks_for("1500m");
+    important["spec"]["priorityClassName"] = json!("high");
+    cluster.pod("important", important).await;
+
+    let nominated = || async { cluster.pods.get("important").await.ok()?.status?.nominated_node_name };
+    assert_eq!(eventually("room is made", nominated).await, "one");
+    let event = cluster.event("lesser", "Preempted").await;
+    let uid = cluster.pods.get("important").await.expect("the pod").metadata.uid.unwrap_or_default();
+    assert_eq!(event.message, Some(format!("Preempted by pod {uid} on node one")));
+    let lesser = cluster.pods.get("lesser").await.expect("it ends gracefully");
+    assert!(lesser.metadata.deletion_timestamp.is_some());
+    let conditions = lesser.status.and_then(|status| status.conditions).unwrap_or_default();
+    let target = conditions.iter().find(|condition| condition.type_ == "DisruptionTarget").expect("it is told");
+    assert_eq!(target.reason.as_deref(), Some("PreemptionByScheduler"));
+    // What its node would do.
+    cluster.delete("lesser").await;
+    assert_eq!(cluster.place("important").await, "one");
+    assert!(cluster.pods.get("small").await.expect("it stays").metadata.deletion_timestamp.is_none());
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_its_claims() {
+    let cluster = Cluster::scheduled().await;
+    cluster.node("one", json!({})).await;
+    let volume = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    cluster.pod("web", json!({"spec": {"volumes": volume}})).await;
+    let words = cluster.refusal("web", "Unschedulable").await;
+    let start = "0/1 nodes are available: persistentvolumeclaim \"data\" not found.";
+    assert!(words.starts_with(start), "{words}");
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let claim: PersistentVolumeClaim = serde_json::from_value(claim).expect("a claim");
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(cluster.client.clone());
+    claims.create(&PostParams::default(), &claim).await.expect("the claim is created");
+    let told = || async {
+        let words = cluster.refusal("web", "Unschedulable").await;
+        words.contains("pod has unbound immediate PersistentVolumeClaims").then_some(())
+    };
+    eventually("the pod knows of the claim", told).await;
 }
 
 #[tokio::test]

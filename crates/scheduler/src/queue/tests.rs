@@ -1,0 +1,134 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::{framework, node, pod};
+
+fn queue() -> Queue {
+    Queue::new(Arc::new(framework()))
+}
+
+fn named(name: &str, priority: i32) -> Arc<PodInfo> {
+    pod(name, json!({"spec": {"priority": priority}}))
+}
+
+fn next(queue: &mut Queue, now: Instant) -> Option<String> {
+    queue.pop(now).map(|queued| queued.pod.uid.clone())
+}
+
+fn rejected(by: &'static str) -> BTreeSet<&'static str> {
+    BTreeSet::from([by])
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn the_most_important_comes_first_then_who_came_first() {
+    let (mut queue, now) = (queue(), Instant::now());
+    queue.set(named("late", 0), now + SECOND);
+    queue.set(named("early", 0), now);
+    queue.set(named("also early", 0), now);
+    queue.set(named("important", 10), now + 2 * SECOND);
+    let order: Vec<_> = std::iter::from_fn(|| next(&mut queue, now + 3 * SECOND)).collect();
+    assert_eq!(order, ["important", "early", "also early", "late"]);
+}
+
+#[test]
+fn who_fits_nowhere_waits_for_an_event_that_could_help() {
+    let (mut queue, now) = (queue(), Instant::now());
+    queue.set(pod("web", crate::fixtures::asking(json!({"cpu": "3"}))), now);
+    let queued = queue.pop(now).expect("a pod");
+    queue.misfit(queued, rejected("NodeResourcesFit"), now);
+    let later = now + 2 * SECOND;
+    assert_eq!(next(&mut queue, later), None);
+    queue.wake(&Event::NodeAdded(&node("small", json!({}))), later);
+    assert_eq!(next(&mut queue, later), None);
+    queue.wake(&Event::NodeAdded(&node("large", json!({"status": {"allocatable": {"cpu": "4"}}}))), later);
+    assert_eq!(next(&mut queue, later).as_deref(), Some("web"));
+}
+
+#[test]
+fn who_backs_off_lets_others_go_first_but_does_not_wait_for_nobody() {
+    let (mut queue, now) = (queue(), Instant::now());
+    queue.set(named("failed", 100), now);
+    let queued = queue.pop(now).expect("a pod");
+    queue.misfit(queued, rejected("NodePorts"), now);
+    queue.set(named("other", 0), now);
+    queue.wake(&Event::NodeAdded(&node("new", json!({}))), now);
+    assert_eq!(next(&mut queue, now).as_deref(), Some("other"));
+    assert_eq!(next(&mut queue, now).as_deref(), Some("failed"));
+}
+
+#[test]
+fn errors_are_waited_out_longer_each_time_up_to_ten_seconds() {
+    let (mut queue, mut now) = (queue(), Instant::now());
+    queue.set(named("web", 0), now);
+    for seconds in [1, 2, 4, 8, 10, 10] {
+        let queued = queue.pop(now).expect("a pod");
+        queue.failed(queued, now);
+        let almost = now + seconds * SECOND - Duration::from_millis(1);
+        assert_eq!(next(&mut queue, almost), None, "{seconds}");
+        assert_eq!(queue.next_change(), Some(now + seconds * SECOND));
+        now += seconds * SECOND;
+    }
+    assert_eq!(next(&mut queue, now).as_deref(), Some("web"));
+}
+
+#[test]
+fn after_five_minutes_it_is_tried_again_anyway() {
+    let (mut queue, now) = (queue(), Instant::now());
+    queue.set(named("web", 0), now);
+    let queued = queue.pop(now).expect("a pod");
+    queue.misfit(queued, rejected("NodePorts"), now);
+    assert_eq!(queue.next_change(), Some(now + 300 * SECOND));
+    assert_eq!(next(&mut queue, now + 299 * SECOND), None);
+    assert_eq!(next(&mut queue, now + 300 * SECOND).as_deref(), Some("web"));
+}
+
+#[test]
+fn gates_keep_a_pod_out_until_they_are_gone() {
+    let (mut queue, now) = (queue(), Instant::now());
+    let gated = |gates: Value| pod("web", json!({"spec": {"schedulingGates": gates}}));
+    queue.set(gated(json!([{"name": "one"}, {"name": "two"}])), now);
+    queue.set(gated(json!([{"name": "one"}])), now);
+    queue.wake(&Event::NodeAdded(&node("new", json!({}))), now);
+    assert_eq!(next(&mut queue, now + 1000 * SECOND), None);
+    queue.set(gated(json!([])), now);
+    assert_eq!(next(&mut queue, now).as_deref(), Some("web"));
+}
+
+#[test]
+fn a_change_of_the_pod_is_worth_a_try_its_status_is_not() {
+    let (mut queue, now) = (queue(), Instant::now());
+    queue.set(named("web", 0), now);
+    let queued = queue.pop(now).expect("a pod");
+    queue.misfit(queued, rejected("TaintToleration"), now);
+    let later = now + 2 * SECOND;
+    queue.set(pod("web", json!({"spec": {"priority": 0}, "status": {"message": "told"}})), later);
+    assert_eq!(next(&mut queue, later), None);
+    queue.set(pod("web", json!({"spec": {"priority": 0, "tolerations": [{"operator": "Exists"}]}})), later);
+    assert_eq!(next(&mut queue, later).as_deref(), Some("web"));
+}
+
+#[test]
+fn who_is_removed_is_nowhere() {
+    let (mut queue, now) = (queue(), Instant::now());
+    for name in ["active", "unschedulable", "failed"] {
+        queue.set(named(name, 0), now);
+    }
+    for name in ["active", "unschedulable", "failed"] {
+        let queued = queue.pop(now).expect("a pod");
+        match name {
+            "unschedulable" => queue.misfit(queued, BTreeSet::new(), now),
+            "failed" => queue.failed(queued, now),
+            _ => queue.set(queued.pod, now + SECOND),
+        }
+    }
+    for name in ["active", "unschedulable", "failed"] {
+        assert!(queue.remove(name).is_some(), "{name}");
+    }
+    queue.wake(&Event::NamespaceChanged, now);
+    assert_eq!(next(&mut queue, now + 1000 * SECOND), None);
+    assert_eq!(queue.next_change(), None);
+}
