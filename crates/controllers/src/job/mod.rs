@@ -200,7 +200,9 @@ impl Jobs {
         status.terminating = Some(look.terminating + count(done.deleted.len()));
         self.track(key, known, look, &api, status, over).await?;
         done.problem.map_err(Error::Other)?;
-        let next = wait.into_iter().chain(look.time_left()).min();
+        // Time that has run out has been seen to.
+        let time_left = look.time_left().filter(|left| !left.is_zero());
+        let next = wait.into_iter().chain(time_left).min();
         Ok(next.map_or(Next::WhenChanged, Next::After))
     }
 

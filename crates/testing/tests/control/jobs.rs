@@ -147,6 +147,11 @@ async fn too_many_failures_end_it_and_a_job_can_wait() {
     assert_eq!((status.active, status.failed), (None, None), "what was stopped has not failed");
     eventually("its pods go", || async { case.pods_of("waits").await.is_empty().then_some(()) }).await;
 
+    case.create("late", json!({"activeDeadlineSeconds": 1})).await;
+    let status = case.end("late", "Failed").await;
+    let why = "DeadlineExceeded";
+    assert_eq!(conditions(&status), pairs(&[("FailureTarget", why), ("Failed", why)]));
+
     case.create("theirs", json!({"managedBy": "example.com/them"})).await;
     case.create("ours", json!({})).await;
     case.status("ours", "ours runs", |status| status.ready == Some(1)).await;
