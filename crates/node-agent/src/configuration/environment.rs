@@ -33,7 +33,7 @@ type Variables = BTreeMap<String, String>;
 impl Sources<'_> {
     pub(super) async fn environment(&self, services: &ServiceLinks) -> Result<Vec<KeyValue>, ConfigError> {
         let links = self.pod.spec.as_ref().and_then(|spec| spec.enable_service_links).unwrap_or(true);
-        let mut all = services.variables(self.namespace(), links).await;
+        let mut all = services.variables(self.namespace(), links).await?;
         let own = self.own(&all).await?;
         all.extend(own);
         Ok(all.into_iter().map(|(key, value)| KeyValue { key, value }).collect())

@@ -86,7 +86,7 @@ pub fn resource(
         "requests" => amount(requests(&container.resources), name),
         "limits" => amount(limits(&container.resources), name)
             .or_else(|| amount(pod.spec.as_ref().and_then(|spec| limits(&spec.resources)), name))
-            .or_else(|| machine.amount(name)),
+            .or_else(|| amount(Some(&machine.allocatable), name)),
         _ => return Err(unsupported()),
     };
     let divisor = selector.divisor.as_ref().and_then(|divisor| Quantity::parse(&divisor.0).ok());

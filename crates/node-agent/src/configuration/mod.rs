@@ -117,7 +117,7 @@ impl Configuration {
             )));
         }
         let linux = container_runtime::services::LinuxContainerConfig {
-            resources: resources::container(pod, container, self.machine.memory),
+            resources: resources::container(pod, container, &self.machine),
             security_context: security::security_context(&self.settings.root, pod, container, image)?,
         };
         Ok(container::config(pod, container, image, environment, mounts, restarts, linux))
@@ -125,7 +125,7 @@ impl Configuration {
 
     /// The limits of a container as they should be.
     pub fn resources(&self, pod: &Pod, container: &Container) -> LinuxContainerResources {
-        resources::container(pod, container, self.machine.memory)
+        resources::container(pod, container, &self.machine)
     }
 
     /// The node's primary address, and one of the other family if it has one.

@@ -1,6 +1,6 @@
 //! Requests and limits as numbers of control groups.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
 
 use container_runtime::services::LinuxContainerResources;
 use k8s_openapi::{
@@ -8,6 +8,8 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity as Written,
 };
 use object_model::quantity::Quantity;
+
+use super::machine::Machine;
 
 const SHARES_OF_A_CPU: i64 = 1024;
 const SHARES: std::ops::RangeInclusive<i64> = 2..=262_144;
@@ -63,7 +65,7 @@ pub fn limits(resources: &Option<ResourceRequirements>) -> Option<&Amounts> {
 }
 
 /// The limits of one container. A limit of the whole pod stands in for one that the container does not have.
-pub(super) fn container(pod: &Pod, container: &Container, memory_of_node: i64) -> LinuxContainerResources {
+pub(super) fn container(pod: &Pod, container: &Container, machine: &Machine) -> LinuxContainerResources {
     let pod_limits = pod.spec.as_ref().and_then(|spec| limits(&spec.resources));
     let limit = |name| amount(limits(&container.resources), name).or_else(|| amount(pod_limits, name));
     let cpu_limit = limit("cpu").map(|cpu| cpu.milli_value());
@@ -80,8 +82,8 @@ pub(super) fn container(pod: &Pod, container: &Container, memory_of_node: i64) -
         memory_limit_in_bytes: memory,
         // Containers do not swap.
         memory_swap_limit_in_bytes: memory,
-        oom_score_adj: oom_score(pod, container, memory_of_node),
-        hugepage_limits: huge_pages(pod_limits, limits(&container.resources)),
+        oom_score_adj: oom_score(pod, container, machine.memory),
+        hugepage_limits: huge_pages(&machine.allocatable, pod_limits, limits(&container.resources)),
         ..LinuxContainerResources::default()
     }
 }
@@ -125,29 +127,17 @@ fn oom_score(pod: &Pod, container: &Container, memory_of_node: i64) -> i64 {
 }
 
 /// None of any size that the node has pages of, unless there is a limit.
-fn huge_pages(pod: Option<&Amounts>, container: Option<&Amounts>) -> BTreeMap<String, u64> {
-    let mut pages: BTreeMap<String, u64> = sizes_of_node().into_iter().map(|size| (size, 0)).collect();
+fn huge_pages(node: &Amounts, pod: Option<&Amounts>, container: Option<&Amounts>) -> BTreeMap<String, u64> {
+    let size = |name: &str| name.strip_prefix("hugepages-").and_then(|size| Quantity::parse(size).ok());
+    let has_pages = |name: &&String| amount(Some(node), name).is_some();
+    let none = node.keys().filter(has_pages).filter_map(|name| Some((size_name(size(name)?.value()), 0)));
+    let mut pages: BTreeMap<String, u64> = none.collect();
     for (name, written) in pod.into_iter().flatten().chain(container.into_iter().flatten()) {
-        let size = name.strip_prefix("hugepages-").and_then(|size| Quantity::parse(size).ok());
-        if let (Some(size), Ok(amount)) = (size, Quantity::parse(&written.0)) {
+        if let (Some(size), Ok(amount)) = (size(name), Quantity::parse(&written.0)) {
             pages.insert(size_name(size.value()), u64::try_from(amount.value()).unwrap_or(0));
         }
     }
     pages
-}
-
-fn sizes_of_node() -> Vec<String> {
-    let entries = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
-    let size = |name: String| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<i64>().ok();
-    let has_pages = |folder: &Path| {
-        fs::read_to_string(folder.join("nr_hugepages"))
-            .is_ok_and(|count| count.trim().parse().is_ok_and(|n: u64| n > 0))
-    };
-    entries
-        .filter(|entry| has_pages(&entry.path()))
-        .filter_map(|entry| size(entry.file_name().into_string().ok()?))
-        .map(|kib| size_name(kib * 1024))
-        .collect()
 }
 
 /// As the kernel's files name it: `2MB`.

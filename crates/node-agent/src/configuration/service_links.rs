@@ -1,11 +1,16 @@
 //! Where a namespace's Services are, as variables: `NAME_SERVICE_HOST`, `NAME_SERVICE_PORT`, and Docker's old names.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use controller_runtime::{Informer, Key};
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kube::{Api, Client};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::ConfigError;
+
+/// How long the first reading may take.
+const FIRST_READING: Duration = Duration::from_secs(10);
 
 /// The Services of the cluster, each with its address and ports only.
 pub(super) struct ServiceLinks {
@@ -21,8 +26,11 @@ impl ServiceLinks {
     }
 
     /// The variables of the namespace's Services, if its pods want them, and always those of the API server.
-    pub(super) async fn variables(&self, namespace: &str, all: bool) -> BTreeMap<String, String> {
-        self.services.synced().await;
+    pub(super) async fn variables(&self, namespace: &str, all: bool) -> Result<BTreeMap<String, String>, ConfigError> {
+        if tokio::time::timeout(FIRST_READING, self.services.synced()).await.is_err() {
+            let why = "services have not yet been read at least once, cannot construct envvars";
+            return Err(ConfigError(why.into()));
+        }
         let api = self.services.get(&Key::new("default", "kubernetes"));
         let of_namespace: Vec<Arc<Service>> = if all { self.services.in_namespace(namespace) } else { Vec::new() };
         // A Service `kubernetes` of another namespace has no say over where the API server is.
@@ -30,7 +38,7 @@ impl ServiceLinks {
         for service in of_namespace.iter().chain(&api) {
             add(&mut variables, service);
         }
-        variables
+        Ok(variables)
     }
 }
 

@@ -28,6 +28,12 @@ fn first(pod: &Pod) -> &Container {
     &pod.spec.as_ref().expect("a spec").containers[0]
 }
 
+fn machine(allocatable: &[(&str, &str)]) -> Machine {
+    let amount = |amount: &str| k8s_openapi::apimachinery::pkg::api::resource::Quantity(amount.to_owned());
+    let allocatable = allocatable.iter().map(|(name, has)| ((*name).to_owned(), amount(has))).collect();
+    Machine { allocatable, memory: 0 }
+}
+
 fn sandbox_of(spec: Value) -> Result<PodSandboxConfig, ConfigError> {
     sandbox::sandbox(&fakes::settings("/agent".as_ref()), &pod(spec, json!({})), 3)
 }
@@ -166,7 +172,8 @@ fn profiles_that_are_named_must_be_applied() {
 fn limits_become_numbers_of_the_kernel() {
     let of = |spec: Value, resources: Value| {
         let pod = pod(spec, json!({"resources": resources}));
-        resources::container(&pod, first(&pod), 16 << 30)
+        let machine = Machine { memory: 16 << 30, ..machine(&[("hugepages-1Gi", "2Gi"), ("hugepages-2Mi", "0")]) };
+        resources::container(&pod, first(&pod), &machine)
     };
     let both = of(
         json!({}),
@@ -184,7 +191,7 @@ fn limits_become_numbers_of_the_kernel() {
     let critical = of(json!({"priorityClassName": "system-node-critical"}), json!({}));
     assert_eq!(critical.oom_score_adj, -997);
     let pages = of(json!({}), json!({"limits": {"hugepages-2Mi": "4Mi"}})).hugepage_limits;
-    assert_eq!(pages.get("2MB"), Some(&(4 << 20)));
+    assert_eq!(pages, BTreeMap::from([("1GB".to_owned(), 0), ("2MB".to_owned(), 4 << 20)]));
 }
 
 #[tokio::test]
@@ -238,7 +245,7 @@ async fn variables(container: Value) -> Result<BTreeMap<String, String>, ConfigE
     let client = controller_runtime::transport::in_process(answer, "kubelet").expect("a client");
     let objects = Objects::new(client, mpsc::unbounded_channel().0);
     let pod = pod(json!({}), container);
-    let machine = Machine { milli_cpus: 4000, memory: 8 << 30, ephemeral_storage: 1 << 30 };
+    let machine = machine(&[("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "1Gi")]);
     let sources = environment::Sources {
         pod: &pod,
         container: first(&pod),

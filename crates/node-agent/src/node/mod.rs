@@ -1,6 +1,6 @@
 //! The node as the API knows it: registered at the start, told anew when something has changed, its lease renewed.
 
-mod facts;
+pub mod facts;
 mod lease;
 mod pressure;
 mod status;

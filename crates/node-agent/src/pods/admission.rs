@@ -12,7 +12,7 @@ use object_model::quantity::Quantity;
 use tokio::sync::watch;
 
 use super::containers::{Kind, init_containers, kind_of_init, main_containers, uid};
-use crate::status::Reason;
+use crate::{configuration::sysctls, status::Reason};
 
 /// A port of the node: its address, protocol and number.
 type Port = (String, String, i32);
@@ -35,6 +35,9 @@ pub struct Claims {
 impl Claims {
     /// Takes what the pod needs, or says why it cannot.
     pub fn admit(&self, pod: &Pod, node: Option<&Node>) -> Result<(), Reason> {
+        if let Some(why) = sysctls::refusal(pod) {
+            return Err(Reason::new("SysctlForbidden", why));
+        }
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         claims.remove(uid(pod));
         let claim = claim_of(pod);

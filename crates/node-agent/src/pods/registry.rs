@@ -65,10 +65,9 @@ impl Host for Registry {
         self.read(|pods| pods.get(uid)?.sandbox.clone())
     }
 
-    fn container(&self, uid: &str, name: &str, previous: bool) -> Option<String> {
+    fn container(&self, uid: &str, name: &str) -> Option<String> {
         self.read(|pods| {
-            let mut of_name = pods.get(uid)?.containers.iter().filter(|(named, _)| named == name);
-            let found = if previous { of_name.nth(1) } else { of_name.next() };
+            let found = pods.get(uid)?.containers.iter().find(|(named, _)| named == name);
             found.map(|(_, id)| id.clone())
         })
     }

@@ -19,7 +19,7 @@ use super::{
     Host,
     answer::{self, Answer, text},
 };
-use crate::{Settings, configuration::labels};
+use crate::{Settings, configuration::labels, node::facts};
 
 /// Nanoseconds of processor time for each tick of the kernel's clock, of which there are a hundred in a second.
 const TICK: u64 = 10_000_000;
@@ -43,17 +43,14 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn look() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let (stat, memory, load) = (read("/proc/stat"), read("/proc/meminfo"), read("/proc/loadavg"));
+        let (stat, load) = (read("/proc/stat"), read("/proc/loadavg"));
         let line = |text: &str, name: &str| -> Option<String> {
             text.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())
         };
-        let kib = |name| {
-            line(&memory, name).and_then(|value| value.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
-        };
         Self {
             cpu_nanos: line(&stat, "cpu ").map_or(0, |cpu| busy_ticks(&cpu)) * TICK,
-            memory_total: kib("MemTotal:"),
-            memory_available: kib("MemAvailable:"),
+            memory_total: facts::memory("MemTotal").unwrap_or(0),
+            memory_available: facts::memory("MemAvailable").unwrap_or(0),
             started: line(&stat, "btime ").and_then(|time| time.parse().ok()).unwrap_or(0),
             processes: load.split(['/', ' ']).nth(4).and_then(|count| count.parse().ok()).unwrap_or(0),
             most_processes: read("/proc/sys/kernel/pid_max").trim().parse().unwrap_or(0),
@@ -179,15 +176,15 @@ fn time(nanos: i64) -> Value {
 }
 
 fn file_system(path: &Path, now: Timestamp, used: Option<u64>) -> Value {
-    let Ok(disk) = rustix::fs::statvfs(path) else { return Value::Null };
+    let Some(disk) = facts::disk(path) else { return Value::Null };
     json!({
         "time": Time(now),
-        "availableBytes": disk.f_bavail * disk.f_frsize,
-        "capacityBytes": disk.f_blocks * disk.f_frsize,
-        "usedBytes": used.unwrap_or((disk.f_blocks - disk.f_bfree) * disk.f_frsize),
-        "inodesFree": disk.f_ffree,
-        "inodes": disk.f_files,
-        "inodesUsed": disk.f_files - disk.f_ffree,
+        "availableBytes": disk.available,
+        "capacityBytes": disk.total,
+        "usedBytes": used.unwrap_or(disk.total.saturating_sub(disk.available)),
+        "inodesFree": disk.inodes_free,
+        "inodes": disk.inodes,
+        "inodesUsed": disk.inodes.saturating_sub(disk.inodes_free),
     })
 }
 

@@ -10,7 +10,7 @@ use super::{
     answer::{Answer, Content, text, with_type},
     figures::{Node, by_pod},
 };
-use crate::configuration::{labels, machine::Machine};
+use crate::configuration::{labels, machine::Machine, resources::amount};
 
 /// The text that is written so far.
 #[derive(Default)]
@@ -124,9 +124,8 @@ pub(super) async fn containers(server: &Server) -> Answer {
         Ok(all) => all,
         Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     };
-    let machine = Machine::look(&server.settings.root);
-    let mut page = Page::default();
-    let cores = machine.milli_cpus as f64 / 1000.0;
+    let (machine, mut page) = (Machine::look(&server.settings.root), Page::default());
+    let cores = amount(Some(&machine.allocatable), "cpu").map_or(0.0, |cpu| cpu.as_f64());
     page.one("machine_cpu_cores", "gauge", "Number of logical CPU cores.", cores);
     page.one("machine_memory_bytes", "gauge", "Amount of memory installed on the machine.", machine.memory as f64);
     type Of = fn(&ContainerStats) -> f64;

@@ -58,8 +58,8 @@ pub trait Host: Send + Sync + 'static {
     fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>>;
     /// The runtime's id of a pod's sandbox.
     fn sandbox(&self, uid: &str) -> Option<String>;
-    /// The runtime's id of a container of a pod: the one that runs or ran last, or the one before it.
-    fn container(&self, uid: &str, name: &str, previous: bool) -> Option<String>;
+    /// The runtime's id of a container of a pod: the one that runs or ran last.
+    fn container(&self, uid: &str, name: &str) -> Option<String>;
 }
 
 /// What answers need.

@@ -34,7 +34,7 @@ fn pod_of(server: &Server, namespace: &str, pod: &str, uid: Option<&str>) -> Res
 /// The pod and the runtime's id of its container.
 fn container_of(server: &Server, (namespace, pod, uid, container): Target<'_>) -> Result<(Arc<Pod>, String), Answer> {
     let found = pod_of(server, namespace, pod, uid)?;
-    let id = server.host.container(found.metadata.uid.as_deref().unwrap_or_default(), container, false);
+    let id = server.host.container(found.metadata.uid.as_deref().unwrap_or_default(), container);
     let id = id.ok_or_else(|| not_found(format!("container not found ({container:?})")))?;
     Ok((found, id))
 }

@@ -49,8 +49,8 @@ impl Host for Pods {
         Some("sandbox".into())
     }
 
-    fn container(&self, _: &str, name: &str, previous: bool) -> Option<String> {
-        Some("id1".into()).filter(|_| name == "main" && !previous)
+    fn container(&self, _: &str, name: &str) -> Option<String> {
+        Some("id1".into()).filter(|_| name == "main")
     }
 }
 

@@ -31,7 +31,8 @@ fn size(pod: &Pod, source: &EmptyDirVolumeSource, machine: &Machine) -> u64 {
         };
         spec?.containers.iter().map(limit).sum()
     };
-    let bounds = [Some(machine.memory), own, of_pod.or_else(of_containers)];
+    let of_node = amount(Some(&machine.allocatable), "memory").map(|memory| memory.value());
+    let bounds = [of_node, own, of_pod.or_else(of_containers)];
     bounds.into_iter().flatten().filter(|bound| *bound > 0).min().unwrap_or(0) as u64
 }
 
@@ -49,7 +50,9 @@ mod tests {
         let containers: Vec<_> = limits.iter().map(limit).collect();
         let pod = serde_json::from_value(json!({"spec": {"containers": containers}})).expect("a pod");
         let source = serde_json::from_value(source).expect("a source");
-        medium(&pod, &source, &Machine { memory: 8 << 30, ..Machine::default() })
+        let allocatable =
+            [("memory".to_owned(), k8s_openapi::apimachinery::pkg::api::resource::Quantity("8Gi".into()))];
+        medium(&pod, &source, &Machine { allocatable: allocatable.into(), memory: 9 << 30 })
     }
 
     #[test]

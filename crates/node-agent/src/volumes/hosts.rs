@@ -15,8 +15,6 @@ pub(super) fn write(path: &Path, spec: &PodSpec, name: &Hostname, pod_ips: &[IpA
     } else {
         content(name, pod_ips, aliases)
     };
-    // A pod without volumes has no folder yet.
-    path.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::write(path, text)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o644))
 }

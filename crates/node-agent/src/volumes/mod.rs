@@ -39,7 +39,8 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io,
     net::IpAddr,
-    path::PathBuf,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -144,7 +145,7 @@ impl Volumes {
         if !work.is_empty() {
             let folder = paths::pod(&self.root, uid);
             let done = blocking(move || {
-                fs::create_dir_all(folder)?;
+                make_pod_folder(&folder)?;
                 Ok(work.into_iter().map(|work| (work.do_it(), work.name, work.state)).collect::<Vec<_>>())
             });
             let done = done.await.map_err(|error| VolumeError(error.to_string()))?;
@@ -221,10 +222,11 @@ impl Volumes {
         let hosts = with_hosts.then(|| paths::hosts(&self.root, &uid));
         let log = container.termination_message_path.clone().filter(|path| !path.is_empty());
         let logs = paths::container(&self.root, &uid, &container.name);
-        let pod_ips = pod_ips.to_vec();
+        let (pod_ips, folder) = (pod_ips.to_vec(), paths::pod(&self.root, &uid));
         let made = tokio::task::spawn_blocking(move || {
             let mut all = planned.into_iter().map(mounts::Planned::carry_out).collect::<Result<Vec<_>, _>>()?;
             let failed = |what: &str, error: io::Error| VolumeError(format!("cannot make the {what}: {error}"));
+            make_pod_folder(&folder).map_err(|error| failed("pod's folder", error))?;
             let whole = |host: PathBuf, container: &str| Mount {
                 container_path: container.to_owned(),
                 host_path: host.to_string_lossy().into_owned(),
@@ -287,6 +289,11 @@ impl Work {
             }
         }
     }
+}
+
+/// Others on the node have no business in it: modes of files in volumes are meant for containers.
+fn make_pod_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(path)
 }
 
 /// The group that the pod's volumes belong to.

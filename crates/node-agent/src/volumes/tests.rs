@@ -217,6 +217,18 @@ async fn a_container_gets_its_mounts_in_order() {
 }
 
 #[tokio::test]
+async fn a_pod_without_volumes_has_its_hosts() {
+    let Some(fixture) = Fixture::new() else { return };
+    let pod = pod(json!([]), json!({"terminationMessagePath": "/dev/termination-log"}), json!({}));
+    fixture.volumes.set_up(&pod).await.expect("nothing is to be done");
+    let ips = ["10.0.0.5".parse().expect("an address")];
+    let all = fixture.volumes.mounts(&pod, container(&pod), &ips, &[]).await.expect("mounts");
+    assert_eq!(all.len(), 2);
+    let mode = fs::metadata(fixture.folder.path().join("pods")).expect("a folder").permissions().mode() & 0o777;
+    assert_eq!(mode & 0o007, 0, "others on the node do not look into volumes");
+}
+
+#[tokio::test]
 async fn mounts_that_cannot_be_say_why() {
     let Some(fixture) = Fixture::new() else { return };
     let volumes = json!([{"name": "data", "emptyDir": {}}]);

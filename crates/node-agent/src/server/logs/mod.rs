@@ -94,7 +94,11 @@ pub(super) async fn answer(
         return not_found(format!("container {container:?} not found in pod {pod:?}"));
     }
     let uid = found.metadata.uid.as_deref().unwrap_or_default();
-    let Some(id) = server.host.container(uid, container, options.previous) else {
+    let id = match options.previous {
+        true => previous_of(&found, container),
+        false => server.host.container(uid, container),
+    };
+    let Some(id) = id else {
         return bad_request(why_none(&found, container, options.previous));
     };
     // Before the status is looked at, so that an end in between is not missed.
@@ -221,17 +225,25 @@ fn has_container(pod: &Pod, name: &str) -> bool {
     own || spec.ephemeral_containers.iter().flatten().any(|container| container.name == name)
 }
 
+fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
+    let status = pod.status.as_ref()?;
+    let lists = [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses];
+    lists.into_iter().flatten().flatten().find(|status| status.name == name)
+}
+
+/// The run before the one that the status is about, which may be one that waits to begin.
+fn previous_of(pod: &Pod, name: &str) -> Option<String> {
+    let ended = status_of(pod, name)?.last_state.as_ref()?.terminated.as_ref()?;
+    ended.container_id.as_deref()?.split_once("://").map(|(_, id)| id.to_owned())
+}
+
 /// Why a container has no log yet.
 fn why_none(pod: &Pod, name: &str, previous: bool) -> String {
     let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
     if previous {
         return format!("previous terminated container {name:?} in pod {pod_name:?} not found");
     }
-    let status = pod.status.as_ref();
-    let lists = status.into_iter().flat_map(|status| {
-        [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses]
-    });
-    let found: Option<&ContainerStatus> = lists.flatten().flatten().find(|status| status.name == name);
+    let found = status_of(pod, name);
     let waiting = found.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
     match (found, waiting) {
         (None, _) => format!("container {name:?} in pod {pod_name:?} is not available"),
