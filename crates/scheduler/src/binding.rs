@@ -2,17 +2,16 @@
 //!
 //! The pod is assumed on its node while this goes on. Whatever the end, the scheduler is told of it.
 
-use std::sync::Arc;
-
-use controller_runtime::events::{EventType, Recorder, about};
-
 use crate::{
     framework::{BindError, Framework},
     pod::PodInfo,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Permits, prepares and binds.
-pub async fn bind(framework: &Framework, recorder: &Recorder, pod: &Arc<PodInfo>, node: &str) -> Result<(), BindError> {
+pub async fn bind(framework: &Framework, pod: &PodInfo, node: &str) -> Result<(), BindError> {
     for plugin in &framework.permit {
         plugin.permit(pod, node).await.map_err(BindError::Rejected)?;
     }
@@ -20,8 +19,6 @@ pub async fn bind(framework: &Framework, recorder: &Recorder, pod: &Arc<PodInfo>
         plugin.pre_bind(pod, node).await?;
     }
     framework.bind.bind(pod, node).await?;
-    let words = format!("Successfully assigned {} to {node}", pod.key);
-    recorder.event(&about(&*pod.pod), EventType::Normal, "Scheduled", words);
     framework.post_bind.iter().for_each(|plugin| plugin.post_bind(pod, node));
     Ok(())
 }

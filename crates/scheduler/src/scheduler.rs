@@ -245,19 +245,16 @@ impl Scheduler {
     /// The pod counts as being on the node from now on; its binding begins.
     fn assume(&mut self, queued: Queued, node: String) {
         let pod = queued.pod.clone();
-        for (at, plugin) in self.framework.reserve.iter().enumerate() {
-            if let Err(rejection) = plugin.reserve(&pod, &node) {
-                self.framework.reserve[..=at].iter().rev().for_each(|plugin| plugin.unreserve(&pod, &node));
-                return self.rejected_late(queued, &rejection);
-            }
+        if let Err(rejection) = self.framework.reserve(&pod, &node) {
+            return self.rejected_late(queued, &rejection);
         }
         self.nominations.remove(&pod.uid);
         self.snapshot.add_pod(pod.clone(), &node);
         self.assumed.insert(pod.uid.clone(), queued);
         self.bindings += 1;
-        let (framework, recorder, tell) = (self.framework.clone(), self.teller.recorder.clone(), self.tell.clone());
+        let (framework, tell) = (self.framework.clone(), self.tell.clone());
         tokio::spawn(async move {
-            let result = binding::bind(&framework, &recorder, &pod, &node).await;
+            let result = binding::bind(&framework, &pod, &node).await;
             // The scheduler has ended.
             let _ = tell.send(Told::Bound { pod, node, result });
         });
@@ -314,8 +311,8 @@ impl Scheduler {
 
     fn binding_ended(&mut self, pod: &PodInfo, node: &str, result: Result<(), BindError>, now: Instant) {
         self.bindings -= 1;
-        let Err(error) = result else { return };
-        self.framework.reserve.iter().rev().for_each(|plugin| plugin.unreserve(pod, node));
+        let Err(error) = result else { return self.teller.tell_of_node(pod, node) };
+        self.framework.unreserve(pod, node);
         // The pod has gone, or was seen on a node meanwhile.
         let Some(queued) = self.assumed.remove(&pod.uid) else { return };
         if let Some(gone) = self.snapshot.remove_pod(&pod.uid) {

@@ -1,4 +1,4 @@
-//! What a pod that fits nowhere is told: its condition `PodScheduled`, where room was made for it, and an event.
+//! What pods are told: where they are bound, or why they fit nowhere and where room was made for them.
 //!
 //! One task writes the statuses, one after the other, so that a later word never comes before an earlier one.
 
@@ -40,7 +40,7 @@ pub enum Nominated {
 /// Tells pods. Cheap to clone.
 #[derive(Clone)]
 pub struct Teller {
-    pub recorder: Recorder,
+    recorder: Recorder,
     clock: Arc<dyn Clock>,
     writer: mpsc::UnboundedSender<(Arc<PodInfo>, Value)>,
 }
@@ -56,6 +56,13 @@ impl Teller {
         Self { recorder, clock, writer }
     }
 
+    /// Tells that a pod is bound.
+    pub fn tell_of_node(&self, pod: &PodInfo, node: &str) {
+        let words = format!("Successfully assigned {} to {node}", pod.key);
+        self.recorder.event(&about(&*pod.pod), EventType::Normal, "Scheduled", words);
+    }
+
+    /// Tells a pod why it has no node.
     pub fn tell(&self, pod: &Arc<PodInfo>, reason: Reason, words: &str, nominated: &Nominated) {
         self.recorder.event(&about(&*pod.pod), EventType::Warning, "FailedScheduling", note(words));
         if let Some(status) = self.status(pod, reason, words, nominated) {

@@ -177,3 +177,20 @@ pub struct Framework {
     /// Every plugin that can reject a pod, by name: whom to ask whether an event helps.
     pub rejecters: Vec<Arc<dyn Plugin>>,
 }
+
+impl Framework {
+    /// Takes everything a pod needs, or nothing.
+    pub fn reserve(&self, pod: &PodInfo, node: &str) -> Result<(), Rejection> {
+        for (at, plugin) in self.reserve.iter().enumerate() {
+            if let Err(rejection) = plugin.reserve(pod, node) {
+                self.reserve.iter().take(at + 1).rev().for_each(|plugin| plugin.unreserve(pod, node));
+                return Err(rejection);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn unreserve(&self, pod: &PodInfo, node: &str) {
+        self.reserve.iter().rev().for_each(|plugin| plugin.unreserve(pod, node));
+    }
+}

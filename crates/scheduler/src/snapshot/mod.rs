@@ -6,6 +6,8 @@
 
 mod counts;
 mod node;
+#[cfg(test)]
+mod tests;
 mod topology;
 
 use std::{
@@ -19,7 +21,7 @@ pub use counts::{Namespaces, Question, Saying};
 pub use node::{NodeInfo, capacity};
 pub use topology::Domains;
 
-use crate::{pod::PodInfo, selection::Labels};
+use crate::{framework::NodeChange, pod::PodInfo, selection::Labels};
 use counts::{Counts, Sayings};
 
 const REGION: &str = "topology.kubernetes.io/region";
@@ -50,11 +52,12 @@ struct Kept {
     domains: HashMap<Box<str>, Arc<Domains>>,
 }
 
-/// Images by name, with the number of nodes that have each.
+/// Images that nodes have, by number, with how many nodes have each.
 #[derive(Default)]
 struct Images {
-    numbers: HashMap<String, u32>,
-    nodes: Vec<usize>,
+    numbers: HashMap<Arc<str>, u32>,
+    by_number: Vec<(Arc<str>, usize)>,
+    free: Vec<u32>,
 }
 
 impl Snapshot {
@@ -100,7 +103,7 @@ impl Snapshot {
     /// An image's number, and on how many nodes it is.
     pub fn image(&self, name: &str) -> Option<(u32, usize)> {
         let number = *self.images.numbers.get(name)?;
-        self.images.nodes.get(number as usize).filter(|nodes| **nodes > 0).map(|nodes| (number, *nodes))
+        self.images.by_number.get(number as usize).map(|(_, nodes)| (number, *nodes))
     }
 
     /// A pod that is on a node, or assumed to be.
@@ -112,11 +115,13 @@ impl Snapshot {
     pub fn set_node(&mut self, node: Arc<Node>) {
         let slot = self.slot_for(node.metadata.name.as_deref().unwrap_or_default());
         self.order_is_old |= !self.nodes[slot].is_known() || zone(self.nodes[slot].labels()) != zone(labels(&node));
-        let relabelled = self.nodes[slot].labels() != labels(&node);
+        let changed = self.nodes[slot].node().map(|old| NodeChange::between(old, &node));
         self.nodes[slot].set(Some(node.clone()));
-        self.touch(slot);
         self.set_images(slot, Some(&node));
-        if relabelled {
+        if changed.is_none_or(NodeChange::is_any) {
+            self.touch(slot);
+        }
+        if changed.is_none_or(|changed| changed.labels) {
             self.set_domains(slot);
         }
     }
@@ -227,26 +232,47 @@ impl Snapshot {
         let mut has = Vec::new();
         for image in images.into_iter().flatten() {
             for name in image.names.iter().flatten() {
-                has.push((self.images.number(name), image.size_bytes.unwrap_or(0)));
+                has.push((self.images.add(name), image.size_bytes.unwrap_or(0)));
             }
         }
         has.sort_unstable();
-        has.dedup_by_key(|(number, _)| *number);
+        has.dedup_by(|(number, _), (kept, _)| {
+            let twice = number == kept;
+            if twice {
+                self.images.remove(*number);
+            }
+            twice
+        });
         let had = std::mem::replace(&mut self.nodes[slot].images, has);
-        had.iter().for_each(|(number, _)| self.images.nodes[*number as usize] -= 1);
-        self.nodes[slot].images.iter().for_each(|(number, _)| self.images.nodes[*number as usize] += 1);
+        had.iter().for_each(|(number, _)| self.images.remove(*number));
     }
 }
 
 impl Images {
-    fn number(&mut self, name: &str) -> u32 {
+    /// One more node has it.
+    fn add(&mut self, name: &str) -> u32 {
         if let Some(number) = self.numbers.get(name) {
+            self.by_number[*number as usize].1 += 1;
             return *number;
         }
-        let number = self.nodes.len() as u32;
-        self.nodes.push(0);
-        self.numbers.insert(name.to_owned(), number);
+        let name: Arc<str> = name.into();
+        let number = self.free.pop().unwrap_or(self.by_number.len() as u32);
+        match self.by_number.get_mut(number as usize) {
+            Some(free) => *free = (name.clone(), 1),
+            None => self.by_number.push((name.clone(), 1)),
+        }
+        self.numbers.insert(name, number);
         number
+    }
+
+    /// One node less has it.
+    fn remove(&mut self, number: u32) {
+        let (name, nodes) = &mut self.by_number[number as usize];
+        *nodes -= 1;
+        if *nodes == 0 {
+            self.numbers.remove(name);
+            self.free.push(number);
+        }
     }
 }
 
