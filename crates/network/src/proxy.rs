@@ -10,6 +10,8 @@ mod connections;
 mod health;
 mod plan;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeSet,
