@@ -5,6 +5,7 @@
 
 mod addresses;
 mod filter;
+mod removal;
 mod wire;
 
 use std::{
@@ -101,9 +102,8 @@ impl Pods {
 
     /// Takes back everything: every pod, and what they share.
     pub async fn purge(self) -> Result<(), Error> {
-        for id in self.ids().await {
-            self.wires.disconnect(&id).await?;
-        }
+        let ids = self.ids().await;
+        futures::future::try_join_all(ids.iter().map(|id| self.wires.disconnect(id))).await?;
         self.filter.purge().await?;
         sysctl::release(&self.settings.state)?;
         match std::fs::remove_dir_all(&self.settings.state) {

@@ -17,6 +17,7 @@ use nlink::netlink::{
 
 use tokio::time::sleep;
 
+use super::removal::Removals;
 use crate::{
     Error,
     links::{self, failed, fingerprint, there_now},
@@ -29,6 +30,7 @@ const LOOPBACK: &str = "lo";
 
 pub(super) struct Wires {
     here: Connection<Route>,
+    removals: Removals,
     /// As large as packets may be that leave the node.
     mtu: Option<u32>,
 }
@@ -37,7 +39,8 @@ impl Wires {
     pub async fn open() -> Result<Self, Error> {
         let here = links::open()?;
         let mtu = mtu_to_the_outside(&here).await.map_err(failed("cannot read the routes of this machine"))?;
-        Ok(Self { here, mtu })
+        let removals = Removals::open().map_err(failed("cannot reach the kernel's links"))?;
+        Ok(Self { here, removals, mtu })
     }
 
     /// Connects a pod, or completes what was begun.
@@ -85,8 +88,8 @@ impl Wires {
 
     /// Removes a pod's wire. The other end and the routes go with it.
     pub async fn disconnect(&self, id: &str) -> Result<(), Error> {
-        let removed = self.here.del_link_if_exists(name_of(id).as_str()).await;
-        removed.map(drop).map_err(failed("cannot remove a pod's link"))
+        let removed = self.removals.remove(&self.here, &name_of(id)).await;
+        removed.map_err(failed("cannot remove a pod's link"))
     }
 }
 
