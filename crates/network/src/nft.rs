@@ -184,8 +184,17 @@ impl Fields {
         self
     }
 
+    fn bytes(&self) -> Vec<u8> {
+        self.words.iter().take(usize::from(self.length)).flatten().copied().collect()
+    }
+
     pub fn element(&self) -> SetElement {
-        SetElement::new(self.words.iter().take(usize::from(self.length)).flatten().copied().collect())
+        SetElement::new(self.bytes())
+    }
+
+    /// Everything from these fields to those, each by itself.
+    pub fn up_to(&self, last: &Self) -> SetElement {
+        SetElement::range(self.bytes(), last.bytes())
     }
 
     pub fn to(&self, value: &Self) -> SetElement {

@@ -91,9 +91,7 @@ impl Book {
             if before == now {
                 continue;
             }
-            if before.is_some() {
-                edit.removed.push(element);
-            }
+            edit.removed.extend(before.map(|before| (element, before)));
             edit.added.extend(now.map(|now| (element, now)));
         }
         edit
@@ -122,6 +120,13 @@ impl Book {
         let (mut lists, mut elements) = (BTreeMap::new(), Vec::new());
         let nothing = Fields::default();
         elements.extend(plan.cluster_addresses.iter().map(|a| ((Map::Addresses, nothing.address(*a)), nothing)));
+        for (front, blocks) in &plan.guarded {
+            let key = table::front(*front);
+            elements.push(((Map::Guarded, key), nothing));
+            elements.extend(
+                blocks.iter().map(|block| ((Map::Allowed, key.address(block.first())), key.address(block.last()))),
+            );
+        }
         for port in &plan.ports {
             picks.extend(picks_of(port));
             let local = port.fronts.iter().any(|(_, way)| matches!(way, Way::InsideLocal | Way::OutsideLocal));

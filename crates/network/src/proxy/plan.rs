@@ -13,7 +13,7 @@ use k8s_openapi::api::{
     discovery::v1::{Endpoint as SliceEndpoint, EndpointSlice},
 };
 
-use crate::protocol_number;
+use crate::{block::Block, protocol_number};
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +72,8 @@ pub(super) struct Port {
 pub(super) struct Plan {
     pub ports: Vec<Port>,
     pub cluster_addresses: Vec<Ipv4Addr>,
+    /// Fronts that only some may enter, and from which blocks.
+    pub guarded: Vec<(Front, Vec<Block>)>,
     /// The port at which load balancers ask whether this node has endpoints, and how many it has.
     pub health: Option<(u16, usize)>,
 }
@@ -97,7 +99,13 @@ impl Plan {
         let ports: Vec<Port> = ports.collect();
         let health = spec.health_check_node_port.filter(|_| entrances.outside == Way::OutsideLocal);
         let local: BTreeSet<Ipv4Addr> = ports.iter().flat_map(|port| &port.local).map(|local| local.address).collect();
+        let ranges = spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty());
+        let blocks: Option<Vec<Block>> =
+            ranges.map(|ranges| ranges.iter().filter_map(|block| block.trim().parse().ok()).collect());
+        let fronts = ports.iter().flat_map(|port| &port.fronts).map(|(front, _)| *front);
+        let balanced = fronts.filter(|front| entrances.balanced_addresses.contains(&front.address));
         Self {
+            guarded: blocks.map(|blocks| balanced.map(|front| (front, blocks.clone())).collect()).unwrap_or_default(),
             cluster_addresses: entrances.inside_addresses,
             health: health.and_then(|port| Some((u16::try_from(port).ok().filter(|port| *port > 0)?, local.len()))),
             ports,
@@ -115,6 +123,8 @@ fn is_ours(service: &Service, spec: &ServiceSpec) -> bool {
 struct Entrances {
     inside_addresses: Vec<Ipv4Addr>,
     outside_addresses: Vec<Ipv4Addr>,
+    /// Those among them that a load balancer has given out.
+    balanced_addresses: Vec<Ipv4Addr>,
     inside: Way,
     outside: Way,
 }
@@ -126,11 +136,13 @@ impl Entrances {
         let ingress = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
         // What a balancer answers itself is not ours to answer.
         let ingress = ingress.filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
-        let outside = spec.external_ips.iter().flatten().chain(ingress.filter_map(|ingress| ingress.ip.as_ref()));
+        let balanced: Vec<Ipv4Addr> = ingress.filter_map(|ingress| ipv4(ingress.ip.as_ref()?)).collect();
+        let external = spec.external_ips.iter().flatten().filter_map(|text| ipv4(text));
         let local = |policy: &Option<String>| policy.as_deref() == Some("Local");
         Self {
             inside_addresses: own.iter().filter_map(|text| ipv4(text)).collect(),
-            outside_addresses: outside.filter_map(|text| ipv4(text)).collect(),
+            outside_addresses: external.chain(balanced.iter().copied()).collect(),
+            balanced_addresses: balanced,
             inside: if local(&spec.internal_traffic_policy) { Way::InsideLocal } else { Way::Inside },
             outside: if local(&spec.external_traffic_policy) { Way::OutsideLocal } else { Way::Outside },
         }

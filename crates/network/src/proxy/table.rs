@@ -30,6 +30,8 @@ use crate::{
 pub(super) const TABLE: &str = "ferry-services";
 /// Connections with this mark are masqueraded. The same bit that Kubernetes uses.
 const MASQUERADE: u32 = 0x4000;
+/// Before the destination is changed.
+const BEFORE_SERVICES: Priority = Priority::Custom(-110);
 const ICMP_UNREACHABLE: u32 = 0;
 const PORT_UNREACHABLE: u8 = 3;
 /// How many clients are remembered. Beyond that, affinity is not kept.
@@ -52,11 +54,24 @@ pub(super) enum Map {
     Dropped,
     /// The addresses of Services: what no front matched is refused there.
     Addresses,
+    /// Fronts that only some may enter.
+    Guarded,
+    /// Who may: a front and the first address of a block; the value is the same with the last.
+    Allowed,
 }
 
 impl Map {
-    const ALL: [Self; 7] =
-        [Self::Services, Self::Inside, Self::Endpoints, Self::Members, Self::Refused, Self::Dropped, Self::Addresses];
+    const ALL: [Self; 9] = [
+        Self::Services,
+        Self::Inside,
+        Self::Endpoints,
+        Self::Members,
+        Self::Refused,
+        Self::Dropped,
+        Self::Addresses,
+        Self::Guarded,
+        Self::Allowed,
+    ];
 
     fn set(self) -> Set {
         use SetKeyType::{InetProto, InetService, Ipv4Addr};
@@ -73,11 +88,17 @@ impl Map {
             Self::Refused => set_of(TABLE, "refused", &front),
             Self::Dropped => set_of(TABLE, "dropped", &front),
             Self::Addresses => set_of(TABLE, "addresses", &[Ipv4Addr]),
+            Self::Guarded => set_of(TABLE, "guarded", &front),
+            Self::Allowed => set_of(TABLE, "allowed", &[Ipv4Addr, InetProto, InetService, Ipv4Addr]).interval(),
         }
     }
 
-    fn has_values(self) -> bool {
-        matches!(self, Self::Services | Self::Inside | Self::Endpoints)
+    fn element(self, key: &Fields, value: &Fields) -> SetElement {
+        match self {
+            Self::Services | Self::Inside | Self::Endpoints => key.to(value),
+            Self::Allowed => key.up_to(value),
+            _ => key.element(),
+        }
     }
 }
 
@@ -117,7 +138,7 @@ pub(super) struct Pick {
 /// What is to be done to the table.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
-    pub removed: Vec<Key>,
+    pub removed: Vec<(Key, Fields)>,
     pub added: Vec<(Key, Fields)>,
     /// Everything that the added elements need.
     pub picks: BTreeSet<Pick>,
@@ -189,15 +210,14 @@ impl Table {
         for pick in &new {
             change = self.add_pick(change, *pick);
         }
-        let mut removed: HashMap<Map, Vec<SetElement>> = HashMap::new();
-        for (map, key) in &edit.removed {
-            removed.entry(*map).or_default().push(key.element());
-        }
-        let mut added: HashMap<Map, Vec<SetElement>> = HashMap::new();
-        for ((map, key), value) in &edit.added {
-            let element = if map.has_values() { key.to(value) } else { key.element() };
-            added.entry(*map).or_default().push(element);
-        }
+        let by_map = |elements: &[(Key, Fields)]| {
+            let mut by_map: HashMap<Map, Vec<SetElement>> = HashMap::new();
+            for ((map, key), value) in elements {
+                by_map.entry(*map).or_default().push(map.element(key, value));
+            }
+            by_map
+        };
+        let (removed, added) = (by_map(&edit.removed), by_map(&edit.added));
         for (map, set) in &self.sets {
             change = change.remove(set, removed.get(map).map_or(&[], Vec::as_slice));
             change = change.add(set, added.get(map).map_or(&[], Vec::as_slice));
@@ -228,6 +248,7 @@ impl Table {
             .base_chain("prerouting", nat(NatHook::Prerouting))
             .base_chain("output", nat(NatHook::Output))
             .base_chain("postrouting", BaseChain::nat(NatHook::Postrouting, Priority::SrcNat))
+            .base_chain("guard", BaseChain::filter(FilterHook::Prerouting, BEFORE_SERVICES))
             .base_chain("filter-input", filter(FilterHook::Input))
             .base_chain("filter-forward", filter(FilterHook::Forward))
             .base_chain("filter-output", filter(FilterHook::Output));
@@ -247,10 +268,15 @@ impl Table {
             })
     }
 
-    /// Whoever comes here with the address of a Service was sent nowhere.
+    /// Who may not enter is dropped. Whoever comes to `refuse` with the address of a Service was sent nowhere.
     fn filter_rules(&self, change: Change) -> Change {
         let reject = Expr::Reject { reject_type: ICMP_UNREACHABLE, icmp_code: PORT_UNREACHABLE };
         change
+            .rule("guard", |rule| {
+                let guarded = at_front(rule.match_ct_state(CtState::NEW)).expr(is_in(self.of(Map::Guarded), ADDRESS));
+                let asker = guarded.expr(source_address(Register::Reg32_03));
+                asker.expr(is_in(self.of(Map::Allowed), ADDRESS).invert()).drop()
+            })
             .rule("refuse", |rule| at_front(rule).expr(is_in(self.of(Map::Dropped), ADDRESS)).drop())
             .rule("refuse", |rule| at_front(rule).expr(is_in(self.of(Map::Refused), ADDRESS)).expr(reject.clone()))
             .rule("refuse", |rule| {

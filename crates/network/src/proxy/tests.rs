@@ -20,6 +20,7 @@ fn plan(number: u32, endpoints: u32) -> Plan {
             affinity: 0,
         }],
         cluster_addresses: vec![address],
+        guarded: Vec::new(),
         health: None,
     }
 }

@@ -177,6 +177,31 @@ fn health(node: &Node) -> String {
 }
 
 #[test]
+fn a_balanced_address_can_be_kept_for_some() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        let balanced = Ipv4Addr::new(203, 0, 113, 7);
+        let entered = |ranges: Value| {
+            let spec = json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ranges});
+            let mut service = service("web", &WEB.to_string(), spec);
+            service["status"] = json!({"loadBalancer": {"ingress": [{"ip": balanced.to_string()}]}});
+            node.cluster.put("services", service);
+        };
+        node.cluster.put("endpointslices", slice("web", node.both()));
+        entered(json!(["10.244.0.0/16", "192.0.2.128/25"]));
+        until("pods may enter", || node.client.ask(balanced, 80).is_ok()).await;
+        let to_balanced = nlink::netlink::route::Ipv4Route::from_addr(balanced, 32).gateway(NODE);
+        let there = nlink::Connection::<nlink::Route>::new_in(node.outside.netns.as_path()).unwrap();
+        there.add_route(to_balanced).await.unwrap();
+        assert_eq!(node.outside.ask(balanced, 80), Err("timed out".into()));
+        assert!(node.client.ask(WEB, 80).is_ok(), "its own address is free to enter");
+        entered(json!(["192.0.2.0/25"]));
+        until("the outside may enter", || node.outside.ask(balanced, 80).is_ok()).await;
+        assert_eq!(node.client.ask(balanced, 80), Err("timed out".into()));
+    });
+}
+
+#[test]
 fn a_client_comes_back_to_the_same_endpoint() {
     in_own_network(|| async {
         let node = Node::new().await;

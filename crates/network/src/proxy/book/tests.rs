@@ -17,6 +17,7 @@ fn plan(front: u8, endpoints: &[u8]) -> Plan {
     Plan {
         ports: vec![Port { name: "x".into(), fronts: vec![(front, way)], all, local, affinity: 0 }],
         cluster_addresses: vec![front.address],
+        guarded: Vec::new(),
         health: None,
     }
 }
@@ -71,8 +72,8 @@ proptest! {
                 book.note(&key(name), if gone { Plan::default() } else { plan(front, &endpoints) }, &mut changes);
             }
             let edit = book.edit(&mut changes);
-            for element in edit.removed {
-                prop_assert!(kernel.remove(&element).is_some(), "what is removed was there");
+            for (element, value) in edit.removed {
+                prop_assert_eq!(kernel.remove(&element), Some(value), "what is removed was there");
             }
             for (element, value) in edit.added {
                 prop_assert!(kernel.insert(element, value).is_none(), "what is added was not");
