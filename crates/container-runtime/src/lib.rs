@@ -11,6 +11,7 @@
 //! | [`registry`] | fetching images from registries, and sending them there | nothing |
 //! | [`snapshots`] | one unpacked folder per chain of layers, shared by every image that has the chain | `snapshots/` |
 //! | `sandboxes`, `containers` | what pods and containers are, from CRI's configuration to what the shim is told | `sandboxes/`, `containers/` |
+//! | [`cri`] | the same services on a socket, and a client of it | the socket |
 //! | [`shim`] | the one process per pod that holds its namespaces, starts and reaps its processes, writes their logs | the processes |
 //! | [`cgroups`] | limits, devices, figures; version 1 and version 2 | groups named by the pod and the container |
 //! | [`security`] | capabilities, system call filters, limits of a process | nothing |
@@ -27,6 +28,7 @@
 
 pub mod cgroups;
 mod containers;
+pub mod cri;
 pub mod images;
 mod locks;
 mod processes;

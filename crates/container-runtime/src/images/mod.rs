@@ -17,6 +17,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::{runtime::locked, services, state};
@@ -144,7 +145,8 @@ pub struct ImageStore {
 impl ImageStore {
     pub fn open(root: &Path) -> io::Result<Self> {
         let lock = fs::File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
-        if let Err(fs::TryLockError::WouldBlock) = lock.try_lock() {
+        // A lock of this kind is not passed on to children, which may outlive this process for a moment.
+        if rustix::fs::fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let text = format!("another process has the images in {}", root.display());
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
