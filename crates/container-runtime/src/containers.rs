@@ -13,7 +13,7 @@ use crate::{
     images::ImageConfig,
     runtime::{Inner, PATIENCE, blocking, exit_of, locked},
     sandboxes::{Sandbox, remove_folder},
-    security::{MASKED_PATHS, READONLY_PATHS, capabilities, seccomp},
+    security::{MASKED_PATHS, READONLY_PATHS, capabilities, profile, seccomp},
     services::{
         self, ContainerConfig, ContainerEventType, Mount, NamespaceMode, Result, SecurityProfile, ServiceError,
     },
@@ -147,7 +147,7 @@ impl Inner {
         let image = self.images.find(&config.image).ok_or_else(|| {
             ServiceError::NotFound(format!("image {:?} is not here: pull or import it first", config.image))
         })?;
-        let layers = self.snapshots.prepare(&self.images, &image)?;
+        let layers = self.images.snapshots.prepare(&self.images.store, &image)?;
         let id = state::new_id()?;
         let pod = sandbox.record();
         let log_path = match config.log_path.as_str() {
@@ -259,10 +259,8 @@ impl Inner {
                 Some(seccomp::runtime_default(capabilities.bounding).map_err(ServiceError::Internal)?)
             }
             SecurityProfile::Localhost => {
-                return Err(ServiceError::Unimplemented(
-                    "this runtime has no seccomp profiles of type Localhost yet: use RuntimeDefault or Unconfined"
-                        .into(),
-                ));
+                let file = Path::new(&security.seccomp_localhost_ref);
+                Some(profile::read(file, capabilities.bounding).map_err(ServiceError::InvalidArgument)?)
             }
         };
         let user = match (security.run_as_user, security.run_as_username.as_str()) {

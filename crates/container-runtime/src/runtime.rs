@@ -13,8 +13,7 @@ use tokio::sync::{mpsc, watch};
 use crate::{
     cgroups::Layout,
     containers::{Container, Phase},
-    images::ImageStore,
-    locks::Locks,
+    images::Images,
     sandboxes::Sandbox,
     security::capabilities,
     services::{ContainerEvent, ContainerEventType, PodNetwork, Result, RuntimeService, ServiceError},
@@ -23,7 +22,6 @@ use crate::{
         protocol::{Reply, Report, Request},
         spec::Exit,
     },
-    snapshots::Snapshots,
     state::{self, Folders, now},
 };
 
@@ -75,9 +73,7 @@ pub(crate) struct Inner {
     /// The capabilities that this process has to give.
     pub(crate) held: u64,
     pub(crate) boot_id: String,
-    pub(crate) images: Arc<ImageStore>,
-    pub(crate) fetching: Arc<Locks>,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) images: Images,
     pub(crate) network: Arc<dyn PodNetwork>,
     sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
     containers: Mutex<BTreeMap<String, Arc<Container>>>,
@@ -127,9 +123,7 @@ impl Runtime {
             Ok(Inner {
                 held: capabilities::held()?,
                 boot_id: state::boot_id()?,
-                images: Arc::new(ImageStore::open(&folders.root)?),
-                fetching: Arc::default(),
-                snapshots: Snapshots::new(folders.root.join(Folders::SNAPSHOTS)),
+                images: Images::open(&settings.root, settings.registries.clone())?,
                 network,
                 sandboxes: Mutex::default(),
                 containers: Mutex::default(),
@@ -143,6 +137,11 @@ impl Runtime {
         let runtime = Self { inner: Arc::new(inner) };
         runtime.recover().await?;
         Ok(runtime)
+    }
+
+    /// The images that it has.
+    pub fn images(&self) -> &Images {
+        &self.inner.images
     }
 
     /// Removes all pods, all images, and everything else that the runtime has made.

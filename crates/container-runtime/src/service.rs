@@ -9,7 +9,6 @@ use crate::{
     Runtime,
     containers::Container as Known,
     images::ImageRecord,
-    registry::{Hosts, Puller, Pusher, Watcher},
     runtime::{Inner, blocking},
     services::*,
     shim::protocol::Request,
@@ -153,23 +152,11 @@ impl ImageService for Runtime {
     }
 
     async fn pull_image(&self, image: &str, auth: Option<&AuthConfig>) -> Result<String> {
-        self.pull(image, auth, None).await
+        self.inner.images.pull(image, auth, None).await
     }
 
     async fn remove_image(&self, image: &str) -> Result<()> {
-        let Some(image) = self.inner.images.find(image) else { return Ok(()) };
-        let mut users = self.inner.all_containers().into_iter().map(|container| container.record().image_ref);
-        if users.any(|used| used == image.summary.id) {
-            let text = format!("image {} is used by a container", image.summary.id);
-            return Err(ServiceError::FailedPrecondition(text));
-        }
-        let inner = self.inner.clone();
-        blocking(move || {
-            inner.images.remove(&image)?;
-            inner.snapshots.remove_unused(&inner.images)?;
-            Ok(())
-        })
-        .await
+        self.inner.images.remove(image).await
     }
 
     async fn image_fs_info(&self) -> Result<Vec<FilesystemUsage>> {
@@ -187,44 +174,13 @@ impl ImageService for Runtime {
 }
 
 impl Runtime {
-    fn hosts(&self, image: &str) -> Result<Hosts> {
-        let unusable = |error| ServiceError::Internal(format!("cannot reach the registry of {image:?}: {error}"));
-        Hosts::read(&self.inner.settings.registries).map_err(unusable)
-    }
-
-    /// Fetches an image and tells of the progress; its id.
-    pub async fn pull(&self, image: &str, auth: Option<&AuthConfig>, watcher: Option<Watcher>) -> Result<String> {
-        let (store, fetching) = (self.inner.images.clone(), self.inner.fetching.clone());
-        Puller { store, hosts: self.hosts(image)?, fetching, watcher }.pull(image, auth).await
-    }
-
-    /// Sends an image to a registry under a name, and tells of the progress; the digest that it has there.
-    pub async fn push(
-        &self,
-        image: &str,
-        name: &str,
-        auth: Option<&AuthConfig>,
-        watcher: Option<Watcher>,
-    ) -> Result<String> {
-        let unknown = || ServiceError::NotFound(format!("image {image:?} is not here"));
-        let record = self.inner.images.find(image).ok_or_else(unknown)?;
-        let store = self.inner.images.clone();
-        Pusher { store, hosts: self.hosts(name)?, watcher }.push(&record, name, auth).await
-    }
-
-    /// Takes the images of an archive as `docker save` or an OCI layout has them; their ids.
-    pub async fn import(&self, archive: impl Into<std::path::PathBuf>) -> Result<Vec<String>> {
-        let (inner, archive) = (self.inner.clone(), archive.into());
-        blocking(move || Ok(inner.images.import(&archive)?)).await
-    }
-
     /// Makes an image of one executable and the libraries it is linked with, under the names of its commands in /bin; the first
     /// of them runs unless a container says otherwise. The image stays when room is made for others. It is made once: while
     /// the executable does not change, this costs nothing.
     pub async fn import_executable(&self, name: &str, executable: &Path, commands: &[&str]) -> Result<String> {
         let (inner, name, executable) = (self.inner.clone(), name.to_owned(), executable.to_owned());
         let commands: Vec<String> = commands.iter().map(|command| (*command).to_owned()).collect();
-        let id = blocking(move || Ok(inner.images.make(&name, &executable, &commands)?)).await?;
+        let id = blocking(move || Ok(inner.images.store.make(&name, &executable, &commands)?)).await?;
         let outdated = |image: &&Arc<ImageRecord>| image.made_from.is_some() && image.summary.repo_tags.is_empty();
         for image in self.inner.images.all().iter().filter(outdated) {
             // One that a container still uses goes at the next start.

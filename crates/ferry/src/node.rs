@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::Context;
 use api_server::serving::authority::Names;
-use container_runtime::Runtime;
+use container_runtime::{Runtime, cri};
 use controller_runtime::{Informer, Informers, SystemClock};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
@@ -56,6 +56,15 @@ pub async fn run(settings: Settings, ready: oneshot::Sender<()>, stop: Cancellat
     let runtime = Runtime::open(runtime_settings(&settings.folder)?, network.clone()).await;
     let runtime = runtime.context("cannot start the container runtime")?;
     toolbox::install(&runtime).await?;
+    let socket = settings.folder.join(cri::SOCKET);
+    let serving = tokio::spawn({
+        let runtime = runtime.clone();
+        async move {
+            if let Err(error) = cri::serve(runtime, &socket).await {
+                tracing::warn!(%error, "the runtime's socket cannot be served: ferry image and ferry ctr do not work");
+            }
+        }
+    });
     let own = Informer::<Node>::start(
         Api::all(settings.client.clone()),
         Some(format!("metadata.name={}", settings.name)),
@@ -94,6 +103,7 @@ pub async fn run(settings: Settings, ready: oneshot::Sender<()>, stop: Cancellat
         }
     };
     tokio::join!(network.follow(&own, &stop), node_agent::run(agent, stop.clone()), routes, services);
+    serving.abort();
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 macro_rules! messages {
     ($($name:ident { $($field:ident: $type:ty = $tag:tt [$($kind:tt)*],)* })*) => {
         $(
-            #[derive(Clone, PartialEq, prost::Message)]
+            #[derive(Clone, PartialEq, prost::Message, serde::Serialize)]
             pub struct $name { $(#[prost($($kind)*, tag = $tag)] pub $field: $type,)* }
         )*
     };

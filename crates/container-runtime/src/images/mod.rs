@@ -9,6 +9,7 @@ mod claims;
 pub mod content;
 mod executable;
 mod reference;
+mod service;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +27,7 @@ use content::{ContentStore, Digest};
 pub(crate) use archive::{architecture, decompressed};
 pub use claims::Claim;
 pub use reference::{Reference, normalize};
+pub use service::Images;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -273,17 +275,6 @@ impl ImageStore {
         images.remove(&image.summary.id);
         drop(images);
         drop(claim);
-        Ok(())
-    }
-
-    /// Takes names from an image; the last one takes the image with it.
-    pub fn untag(&self, image: &ImageRecord, name: &str) -> io::Result<()> {
-        let mut images = locked(&self.images);
-        let Some(known) = images.get_mut(&image.summary.id) else { return Ok(()) };
-        let mut without = ImageRecord::clone(known);
-        without.summary.repo_tags.retain(|tag| tag != name);
-        self.write(&without)?;
-        *known = Arc::new(without);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! What a container's processes may do: capabilities and system calls, and how a process takes them on.
 
 pub mod capabilities;
+pub mod profile;
 pub mod seccomp;
 
 /// Paths of /proc and /sys that say too much about the node, hidden unless the caller says otherwise.

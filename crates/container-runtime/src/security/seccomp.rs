@@ -15,13 +15,16 @@ use super::capabilities::bit;
 /// Programs to load one after the other; each instruction as a number.
 pub type Programs = Vec<Vec<u64>>;
 
-/// Makes the numbers of a list of calls.
+/// A call: `SYS_` and its name, and its number here.
+type Call = (&'static str, libc::c_long);
+
+/// Makes a list of calls.
 macro_rules! calls {
-    ($($name:ident)*) => { &[$(libc::$name),*] };
+    ($($name:ident)*) => { &[$((stringify!($name), libc::$name)),*] };
 }
 
 /// What any program may call.
-const ALLOWED: &[libc::c_long] = calls! {
+const ALLOWED: &[Call] = calls! {
     SYS_accept SYS_accept4 SYS_adjtimex SYS_bind SYS_brk SYS_capget SYS_capset SYS_chdir
     SYS_clock_adjtime SYS_clock_getres SYS_clock_gettime SYS_clock_nanosleep SYS_close SYS_close_range SYS_connect
     SYS_copy_file_range SYS_dup SYS_dup3 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2
@@ -58,20 +61,21 @@ const ALLOWED: &[libc::c_long] = calls! {
 
 /// Older forms that only this processor still has.
 #[cfg(target_arch = "x86_64")]
-const ALLOWED_HERE: &[libc::c_long] = calls! {
+const ALLOWED_HERE: &[Call] = calls! {
     SYS_access SYS_alarm SYS_arch_prctl SYS_chmod SYS_chown SYS_creat SYS_dup2 SYS_epoll_create SYS_epoll_ctl_old
     SYS_epoll_wait SYS_epoll_wait_old SYS_eventfd SYS_fork SYS_futimesat SYS_getdents SYS_getpgrp SYS_inotify_init SYS_lchown
     SYS_link SYS_lstat SYS_mkdir SYS_mknod SYS_modify_ldt SYS_open SYS_pause SYS_pipe SYS_poll SYS_readlink SYS_rename
     SYS_rmdir SYS_select SYS_signalfd SYS_stat SYS_symlink SYS_time SYS_unlink SYS_utime SYS_utimes SYS_vfork
 };
 #[cfg(not(target_arch = "x86_64"))]
-const ALLOWED_HERE: &[libc::c_long] = &[];
+const ALLOWED_HERE: &[Call] = &[];
 
-/// Calls that libc does not name yet, which have these numbers everywhere: cachestat, futex_wake, futex_wait, futex_requeue.
-const ALLOWED_BY_NUMBER: &[libc::c_long] = &[451, 454, 455, 456];
+/// Calls that libc does not name yet, which have these numbers everywhere.
+const ALLOWED_BY_NUMBER: &[Call] =
+    &[("SYS_cachestat", 451), ("SYS_futex_wake", 454), ("SYS_futex_wait", 455), ("SYS_futex_requeue", 456)];
 
 /// Calls that belong to a capability.
-const GUARDED: &[(&str, &[libc::c_long])] = &[
+const GUARDED: &[(&str, &[Call])] = &[
     ("DAC_READ_SEARCH", calls! { SYS_open_by_handle_at }),
     (
         "SYS_ADMIN",
@@ -94,6 +98,28 @@ const GUARDED: &[(&str, &[libc::c_long])] = &[
     ("PERFMON", calls! { SYS_perf_event_open }),
 ];
 
+/// What no ordinary program needs; profiles may name it all the same.
+const OTHERS: &[Call] = calls! {
+    SYS_add_key SYS_clone SYS_io_uring_enter SYS_io_uring_register SYS_io_uring_setup SYS_kexec_file_load SYS_kexec_load SYS_keyctl
+    SYS_migrate_pages SYS_move_pages SYS_nfsservctl SYS_personality SYS_pivot_root SYS_request_key SYS_socket SYS_swapoff SYS_swapon
+    SYS_userfaultfd
+};
+
+#[cfg(target_arch = "x86_64")]
+const OTHERS_HERE: &[Call] = calls! {
+    SYS_ioperm SYS_iopl SYS_sysfs SYS_uselib SYS_ustat SYS__sysctl
+};
+#[cfg(not(target_arch = "x86_64"))]
+const OTHERS_HERE: &[Call] = &[];
+
+/// The number of a call by its name, if this machine has it.
+pub(super) fn number(name: &str) -> Option<u32> {
+    let plain = [ALLOWED, ALLOWED_HERE, ALLOWED_BY_NUMBER, OTHERS, OTHERS_HERE].into_iter();
+    let all = plain.chain(GUARDED.iter().map(|(_, calls)| *calls)).flatten();
+    let found = all.into_iter().find(|(known, _)| known.strip_prefix("SYS_") == Some(name));
+    found.and_then(|(_, number)| u32::try_from(*number).ok())
+}
+
 /// The flags of `clone` that make namespaces.
 const NAMESPACE_FLAGS: u64 = 0x7e02_0000;
 
@@ -104,11 +130,11 @@ const AF_VSOCK: u64 = 40;
 pub fn runtime_default(capabilities: u64) -> Result<Programs, String> {
     let has = |name: &str| bit(name).is_some_and(|bit| capabilities & bit != 0);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    for call in ALLOWED.iter().chain(ALLOWED_HERE).chain(ALLOWED_BY_NUMBER) {
+    for (_, call) in ALLOWED.iter().chain(ALLOWED_HERE).chain(ALLOWED_BY_NUMBER) {
         rules.insert(*call, Vec::new());
     }
     for (_, calls) in GUARDED.iter().filter(|(name, _)| has(name)) {
-        for call in *calls {
+        for (_, call) in *calls {
             rules.insert(*call, Vec::new());
         }
     }

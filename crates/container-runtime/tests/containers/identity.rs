@@ -192,3 +192,22 @@ pub async fn namespaces(fixture: Fixture) {
     runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
     assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
 }
+
+pub async fn profiles(fixture: Fixture) {
+    let runtime = fixture.runtime().await;
+    let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");
+    let file = fixture.root.join("profile.json");
+    let text = r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mount"], "action": "SCMP_ACT_ERRNO", "errnoRet": 99}]}"#;
+    std::fs::write(&file, text).expect("it is written");
+    let with = |name: &str, file: &std::path::Path| {
+        let mut config = container(name, &["mount"]);
+        config.linux.security_context.seccomp = SecurityProfile::Localhost;
+        config.linux.security_context.seccomp_localhost_ref = file.to_string_lossy().into_owned();
+        config
+    };
+    let (_, lines) = output(&fixture, &runtime, &pod, with("profile", &file)).await;
+    assert_eq!(lines, ["stdout F errno 99"]);
+    let missing = runtime.create_container(&pod, with("missing", &fixture.root.join("no.json"))).await;
+    assert!(matches!(&missing, Err(ServiceError::InvalidArgument(text)) if text.contains("no.json")), "{missing:?}");
+    runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
+}

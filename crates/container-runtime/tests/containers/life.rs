@@ -166,7 +166,7 @@ pub async fn archive(fixture: Fixture) {
     std::fs::write(&file, whole).expect("the archive is written");
 
     let runtime = fixture.open().await;
-    runtime.import(&file).await.expect("the archive is taken");
+    runtime.images().import(&file).await.expect("the archive is taken");
     let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");
     let of_image =
         |name: &str, words: &[&str]| ContainerConfig { image: "two:layers".into(), ..container(name, words) };

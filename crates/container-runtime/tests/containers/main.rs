@@ -2,6 +2,7 @@
 //!
 //! The program has a `main` of its own because it is also the shim, and the process that gets killed in tests of recovery.
 
+mod cri;
 mod fixture;
 mod identity;
 mod life;
@@ -34,8 +35,10 @@ fn main() {
         test("logs_rotate_and_reopen", || run(life::logs)),
         test("many_pods_at_once", || run(life::many)),
         test("purge", || run(life::purge)),
+        test("on_a_socket", || run(cri::on_a_socket)),
         test("who_a_process_is", || run(identity::process)),
         test("privileged", || run(identity::privileged)),
+        test("profiles_of_system_calls", || run(identity::profiles)),
         test("mounts", || run(identity::mounts)),
         test("namespaces_of_a_pod", || run(identity::namespaces)),
         test("exec", || run(streams::exec)),

@@ -2,8 +2,11 @@
 
 pub mod agent;
 mod audit;
+mod ctr;
 mod down;
+mod image;
 mod kubeconfig;
+mod runtime;
 mod status;
 mod up;
 
@@ -19,6 +22,10 @@ pub enum Command {
     Kubeconfig(kubeconfig::Kubeconfig),
     /// Run a node of a cluster that runs elsewhere
     Agent(agent::Agent),
+    /// List, fetch, send, import and remove images
+    Image(image::Image),
+    /// Look at containers as the node's runtime sees them
+    Ctr(ctr::Ctr),
     /// Stop a cluster, and with --purge remove every trace of it
     Down(down::Down),
 }
@@ -30,6 +37,8 @@ impl Command {
             Command::Status(status) => status.run(),
             Command::Kubeconfig(kubeconfig) => kubeconfig.run(),
             Command::Agent(agent) => agent.run(),
+            Command::Image(image) => image.run(),
+            Command::Ctr(ctr) => ctr.run(),
             Command::Down(down) => down.run(),
         }
     }
