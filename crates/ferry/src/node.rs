@@ -17,6 +17,7 @@ use container_runtime::{Runtime, cri};
 use controller_runtime::{Informer, Informers, SystemClock};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
+use rustix::mount::{UnmountFlags, unmount};
 use rustls::ServerConfig;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -162,10 +163,30 @@ pub async fn purge(folder: &Path) -> anyhow::Result<()> {
     if let Some(runtime) = left_runtime(folder).await? {
         runtime.purge().await.context("cannot remove the pods")?;
     }
+    unmount_all_below(folder)?;
     NodeNetwork::open(folder).await?.purge().await?;
     network::proxy::purge().await?;
     network::routes::purge().await?;
     Ok(())
+}
+
+/// Volumes of pods are mounts, and a folder with a mount in it cannot be removed.
+fn unmount_all_below(folder: &Path) -> anyhow::Result<()> {
+    let folder = std::path::absolute(folder)?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").context("cannot tell what is mounted")?;
+    let below = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
+    // The last one that was mounted may be inside of an earlier one.
+    let below: Vec<PathBuf> = below.filter(|mount| mount.starts_with(&folder) && *mount != folder).collect();
+    for mount in below.into_iter().rev() {
+        unmount(&mount, UnmountFlags::DETACH).with_context(|| format!("cannot unmount {}", mount.display()))?;
+    }
+    Ok(())
+}
+
+/// Linux writes blanks and the like in octal.
+fn unescaped(path: &str) -> PathBuf {
+    let plain = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    plain.iter().fold(path.to_owned(), |path, (octal, character)| path.replace(octal, character)).into()
 }
 
 /// The runtime of a node that ran before, if it did.

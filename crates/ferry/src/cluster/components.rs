@@ -72,9 +72,12 @@ impl Components {
     }
 
     pub async fn name_server(self, listen: SocketAddr) {
+        // Its Service is part of every cluster, as the one of the API is.
+        let cluster =
+            User { name: "system:apiserver".into(), groups: vec!["system:masters".into()], ..User::default() };
         let setting = network::dns::Setting {
             informers: self.informers.clone(),
-            client: self.client(User::component(READER), "ferry-dns"),
+            client: self.client(cluster, "ferry-dns"),
             service_address: CLUSTER_DNS,
             listen,
             domain: DOMAIN.into(),
