@@ -19,6 +19,8 @@ pub mod containers;
 pub mod context;
 mod credentials;
 mod ending;
+#[cfg(test)]
+pub mod fixtures;
 mod hooks;
 pub mod images;
 mod kill;

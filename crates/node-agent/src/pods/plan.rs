@@ -247,3 +247,6 @@ fn to_reset(pod: &Pod, observed: &Observed) -> Vec<String> {
     let (last, first): (Vec<_>, Vec<_>) = observed.containers.iter().partition(asks);
     first.into_iter().chain(last).map(|status| status.id.clone()).collect()
 }
+
+#[cfg(test)]
+mod tests;

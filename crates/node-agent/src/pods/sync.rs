@@ -7,7 +7,11 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use container_runtime::services::{ContainerStatus, Image, NamespaceMode, PodSandboxStatus};
 use controller_runtime::events::EventType;
 use futures::FutureExt;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::{
+    core::v1::{Container, Pod},
+    node::v1::RuntimeClass,
+};
+use kube::Api;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -141,9 +145,21 @@ impl SyncJob {
     async fn make_sandbox(&self, attempt: u32) -> Result<PodSandboxStatus, SyncError> {
         let failed = |error: &dyn std::fmt::Display| SyncError::Failed(error.to_string());
         let config = self.context.configuration.sandbox(&self.pod, attempt).map_err(|error| failed(&error))?;
+        self.check_runtime_class().await.map_err(SyncError::Failed)?;
         let runtime = self.context.runtime();
         let id = runtime.run_pod_sandbox(config).await.map_err(|error| failed(&error))?;
         runtime.pod_sandbox_status(&id).await.map_err(|error| failed(&error))
+    }
+
+    /// A runtime has one way to run pods: its own. Whoever asks for another is told that there is none.
+    async fn check_runtime_class(&self) -> Result<(), String> {
+        let Some(class) = self.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.as_deref()) else {
+            return Ok(());
+        };
+        let classes: Api<RuntimeClass> = Api::all(self.context.settings.client.clone());
+        let handler = classes.get(class).await.map_err(|error| error.to_string())?.handler;
+        let own = [self.context.runtime_name.as_str(), "runc"];
+        if own.contains(&handler.as_str()) { Ok(()) } else { Err(format!("no runtime for {handler:?} is configured")) }
     }
 
     /// Starts one container. No reason means that the pod is to end.
