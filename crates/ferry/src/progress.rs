@@ -58,7 +58,10 @@ pub fn detach(log: &Path) -> anyhow::Result<()> {
     }
     // It closed its output because it is up, or because it ended.
     match child.try_wait()? {
-        None => Ok(eprintln!("the cluster goes on as process {}; it writes to {}", child.id(), log.display())),
+        None => {
+            eprintln!("the cluster goes on as process {}; it writes to {}", child.id(), log.display());
+            Ok(())
+        }
         Some(_) => {
             let text = fs::read_to_string(log).unwrap_or_default();
             let last = text.lines().rev().find(|line| line.starts_with("error: ")).unwrap_or("error: it said nothing");

@@ -305,7 +305,8 @@ mod tests {
     fn every_comparison_in_64_bits() {
         let value = 0x1_0000_0005u64;
         let near = [0, 4, 5, 6, value - 1, value, value + 1, 0x2_0000_0000, u64::MAX];
-        let table: [(&str, fn(u64, u64) -> bool); 6] = [
+        type Holds = fn(u64, u64) -> bool;
+        let table: [(&str, Holds); 6] = [
             ("EQ", |a, b| a == b),
             ("NE", |a, b| a != b),
             ("GT", |a, b| a > b),

@@ -255,7 +255,10 @@ async fn logs(client: &Client, id: &str, path: &Path, follow: bool, tail: Option
     for line in all.iter().skip(all.len().saturating_sub(tail.unwrap_or(usize::MAX))) {
         print(line)?;
     }
-    while follow {
+    if !follow {
+        return Ok(());
+    }
+    loop {
         let ended = status(client, id).await?.state != 1;
         let mut line = String::new();
         while lines.read_line(&mut line)? > 0 {
@@ -263,11 +266,10 @@ async fn logs(client: &Client, id: &str, path: &Path, follow: bool, tail: Option
             line.clear();
         }
         if ended {
-            break;
+            return Ok(());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(())
 }
 
 fn print(line: &str) -> io::Result<()> {

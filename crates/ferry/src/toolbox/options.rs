@@ -73,7 +73,7 @@ mod tests {
         let words = |line: &str| line.split(' ').map(String::from).collect::<Vec<_>>();
         let line = words("-qO- -T 5 -S http://a -x");
         let options = Options::parse(&line, "qST:O:").expect("they are known");
-        assert!(options.has('q') && options.has('S') && !options.has('T') == options.value('T').is_none());
+        assert!(options.has('q') && options.has('S') && options.value('T').is_some());
         assert_eq!((options.value('O'), options.number('T', 0).ok()), (Some("-"), Some(5)));
         assert_eq!(options.rest, words("http://a -x"));
         assert!(Options::parse(&words("-z"), "q").is_err() && Options::parse(&words("-T"), "T:").is_err());

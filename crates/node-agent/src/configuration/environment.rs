@@ -53,7 +53,7 @@ impl Sources<'_> {
         }
         for variable in self.container.env.iter().flatten() {
             let value = match (variable.value.as_deref().unwrap_or_default(), &variable.value_from) {
-                ("", Some(source)) => self.from_source(source).await?,
+                ("", Some(source)) => self.by_source(source).await?,
                 // A reference sees what is declared before it.
                 (text, _) => Some(expand(text, |name| own.get(name).or_else(|| services.get(name)).cloned())),
             };
@@ -78,7 +78,7 @@ impl Sources<'_> {
     }
 
     /// `None` for what is optional and not there.
-    async fn from_source(&self, source: &EnvVarSource) -> Result<Option<String>, ConfigError> {
+    async fn by_source(&self, source: &EnvVarSource) -> Result<Option<String>, ConfigError> {
         if let Some(selector) = &source.field_ref {
             return field_for_variable(self.pod, selector, self.pod_ips, self.host_ips).map(Some);
         }
@@ -96,7 +96,7 @@ impl Sources<'_> {
             return self.present(value.map(|value| text(&value.0)), from.optional, &from.key, "Secret", &from.name);
         }
         if let Some(from) = &source.file_key_ref {
-            return self.from_file(from).await;
+            return self.by_file(from).await;
         }
         Ok(Some(String::new()))
     }
@@ -117,7 +117,7 @@ impl Sources<'_> {
         }
     }
 
-    async fn from_file(&self, from: &FileKeySelector) -> Result<Option<String>, ConfigError> {
+    async fn by_file(&self, from: &FileKeySelector) -> Result<Option<String>, ConfigError> {
         let text =
             volumes::read_file(self.root, self.pod, &from.volume_name, &from.path).await.map_err(
                 |error| match error {

@@ -31,8 +31,8 @@ impl<'a> Kind<'a> {
             .or(volume.projected.as_ref().map(Kind::Projected));
         kind.ok_or_else(|| {
             let source = serde_json::to_value(volume).unwrap_or_default();
-            let names = source.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-            let name = names.filter(|name| *name != "name").next().unwrap_or("nothing");
+            let mut names = source.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+            let name = names.find(|name| *name != "name").unwrap_or("nothing");
             VolumeError(format!("no volume plugin matched: this node has no volumes of the type {name}"))
         })
     }
