@@ -1,11 +1,6 @@
 //! What a cluster leaves on its machine.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 /// Everything outside of the data folder that a cluster makes while it runs, a line each.
 pub fn traces() -> BTreeSet<String> {
@@ -61,7 +56,7 @@ fn groups(root: &Path) -> Vec<String> {
     found
 }
 
-fn is_ours(group: &PathBuf) -> bool {
+fn is_ours(group: &Path) -> bool {
     let name = group.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("ferry") || name.starts_with("kubepods") || name.starts_with("pod")
 }
