@@ -69,7 +69,8 @@ impl Fixture {
         fs::write(&log, "").expect("a log");
         runtime.containers.lock().expect("a lock").insert("id1".into(), running(&log));
         let pods = Pods::default();
-        pods.0.lock().expect("a lock").insert("p".into(), Arc::new(pod(&server, address).await));
+        let pod = Arc::new(pod(&server, address).await);
+        pods.0.lock().expect("a lock").insert("p".into(), pod);
         let stop = CancellationToken::new();
         tokio::spawn(serve_on(listener, settings, Arc::new(pods), stop.clone()));
         Self { server, address, runtime, log, stop }
@@ -194,7 +195,7 @@ async fn a_log_is_followed_until_the_container_ends() {
     let fixture = Fixture::new().await;
     fixture.write(&["one"]);
     let admin = fixture.client(Trust::admin(&fixture.server.authority()));
-    let request = |path: &str| http::Request::get(path.to_owned()).body(Default::default()).expect("a request");
+    let request = |path: &str| Request::get(path.to_owned()).body(Default::default()).expect("a request");
     let answer =
         admin.begin(request("/containerLogs/default/p/main?follow=true&tailLines=1")).await.expect("an answer");
     assert_eq!(answer.status(), 200);

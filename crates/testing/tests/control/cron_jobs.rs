@@ -124,7 +124,7 @@ async fn jobs_begin_when_their_time_has_come() {
 
     case.pass(1, json!({})).await;
     case.event("JobAlreadyActive").await;
-    assert_eq!(case.names().await, [first.clone()]);
+    assert_eq!(case.names().await, std::slice::from_ref(&first));
     case.pass(0, json!({"concurrencyPolicy": "Replace"})).await;
     let status = case.status("another", |status| active(status).iter().any(|name| *name != first)).await;
     assert_eq!(active(&status).len(), 1);
