@@ -8,6 +8,7 @@ use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    os::fd::AsRawFd,
     path::{Component, Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -70,6 +71,9 @@ pub fn run(arguments: &[String]) -> Outcome {
     while let Ok((stream, client)) = listener.accept() {
         server.spawn(stream, client);
     }
+    // The thread that accepts holds the socket, too; this ends it for both, and later clients are refused at once.
+    // SAFETY: the call takes a descriptor that is open, and a number.
+    unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
     let deadline = Instant::now() + PATIENCE;
     let mut open = server.open();
     while *open > 0 && Instant::now() < deadline {
@@ -118,6 +122,7 @@ impl Server {
     }
 
     fn converse(&self, stream: &TcpStream, client: SocketAddr) -> io::Result<()> {
+        let client = plain(client);
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
         let mut reader = BufReader::new(stream);
@@ -176,13 +181,18 @@ impl Server {
         if let Some(message) = &self.message {
             let _ = writeln!(text, "{message}");
         }
-        let address = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
+        let address = stream.local_addr().map(|address| plain(address).to_string()).unwrap_or_default();
         let _ = write!(text, "hostname: {}\naddress: {address}\nclient: {client}\n\n{}\n", self.name, head.first);
         for (name, value) in &head.fields {
             let _ = writeln!(text, "{name}: {value}");
         }
         Answer::text("200 OK", text)
     }
+}
+
+/// An address of IPv4 as itself, though it comes in the clothes of IPv6.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 struct Answer {
