@@ -6,6 +6,8 @@
 #[cfg(feature = "server")]
 pub mod client;
 #[cfg(feature = "server")]
+mod hollow_node;
+#[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "server")]
 mod stand_in_agent;
@@ -17,6 +19,8 @@ use std::time::Duration;
 
 use flate2::read::GzDecoder;
 
+#[cfg(feature = "server")]
+pub use hollow_node::{Habits, HollowNode, HollowNodes, Random};
 #[cfg(feature = "server")]
 pub use server::TestServer;
 #[cfg(feature = "server")]

@@ -221,7 +221,8 @@ impl Drop for TestServer {
     }
 }
 
-fn in_process(server: &Arc<Server>, user: User, program: &str) -> kube::Client {
+/// A client of a component in this process.
+pub fn in_process(server: &Arc<Server>, user: User, program: &str) -> kube::Client {
     transport::in_process(server.answers_to(user), program).expect("a client")
 }
 

@@ -16,6 +16,7 @@ mod pod_garbage_collector;
 mod protection;
 mod replica_sets;
 mod replication_controllers;
+mod rollouts;
 mod scheduling;
 mod stateful_sets;
 
