@@ -16,8 +16,10 @@ pub fn size(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
+/// The pods of a set that are available and will stay so. One that was shrunk goes on counting those that are to end, until it
+/// has seen them go; Kubernetes believes it, and ends more pods of a rollout than can be spared.
 pub fn available(set: &ReplicaSet) -> i32 {
-    set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
+    set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0).min(size(set))
 }
 
 pub fn is_rolling(spec: &DeploymentSpec) -> bool {

@@ -5,7 +5,7 @@ mod history;
 
 use std::{
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use history::{History, Seen};
@@ -22,6 +22,8 @@ const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// How often each Deployment is changed.
 const CHANGES: u64 = 12;
+/// However busy the machine is.
+const SETTLED_WITHIN: Duration = Duration::from_secs(90);
 
 /// Everything that watches tell of some resources.
 struct Recording {
@@ -132,16 +134,35 @@ impl Restless<'_> {
         });
         self.client.patch(&self.path(), MERGE_PATCH, &last).await.expect(200);
         self.image("a:last").await;
-        eventually(&format!("{} is out", self.name), || async {
+        let begun = Instant::now();
+        loop {
             let deployment = self.client.get(&self.path()).await.expect(200);
             let image = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
+            if image == "a:last" && history::is_complete(&deployment) {
+                return;
+            }
             if image != "a:last" {
                 // A rollback that was wanted before came through after all.
                 self.image("a:last").await;
             }
-            (image == "a:last" && history::is_complete(&deployment)).then_some(())
-        })
-        .await;
+            assert!(begun.elapsed() < SETTLED_WITHIN, "{} never settled:\n{}", self.name, self.state().await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Everything that belongs to it.
+    async fn state(&self) -> String {
+        let mut all = String::new();
+        for path in [DEPLOYMENTS, SETS, PODS] {
+            let list = self.client.get(path).await.expect(200);
+            for object in list["items"].as_array().into_iter().flatten() {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                if name.starts_with(&self.name) {
+                    all += &format!("{} {}\n", history::summary(object), object["status"]["conditions"]);
+                }
+            }
+        }
+        all
     }
 
     async fn run(&self) {

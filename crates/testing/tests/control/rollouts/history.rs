@@ -11,7 +11,7 @@
 //! - No ReplicaSet is made for a Deployment that is paused.
 //! - In the end there are as many pods as there should be, all of the last template.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::Value;
 
@@ -120,7 +120,7 @@ struct Set {
     desired: String,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Pod {
     set: String,
     /// It is not about to end.
@@ -220,17 +220,41 @@ impl App {
             _ => false,
         };
         let right = right && i64::try_from(live.len()) == Ok(wanted) && is_complete(&self.last);
-        (!right).then(|| format!("{} sets and {} pods are left where {wanted} should be", sizes.len(), live.len()))
+        let sets: Vec<_> = sizes.iter().map(|(name, set)| format!("{name}: {}", set.replicas)).collect();
+        (!right)
+            .then(|| format!("{wanted} should be there of {}, and there are {sets:?} {live:?}", summary(&self.last)))
     }
+}
+
+/// What of an object decides.
+pub fn summary(object: &Value) -> String {
+    let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
+    let said = |of: &Value, names: &[&str]| -> Vec<String> {
+        names.iter().filter(|name| !of[**name].is_null()).map(|name| format!("{name}={}", of[*name])).collect()
+    };
+    let desired = &meta["annotations"]["deployment.kubernetes.io/desired-replicas"];
+    let statuses = ["observedGeneration", "phase", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+    format!(
+        "{} {} {} desired={desired} status: {}",
+        text(&meta["name"]),
+        said(meta, &["generation", "deletionTimestamp"]).join(" "),
+        said(spec, &["replicas", "paused", "strategy", "nodeName"]).join(" "),
+        said(status, &statuses).join(" "),
+    )
 }
 
 #[derive(Default)]
 pub struct History {
     apps: BTreeMap<String, App>,
     pub events: usize,
-    /// The promises that were broken.
+    /// The promises that were broken, with what happened before.
     pub broken: Vec<String>,
+    /// What happened, for those who want to know why.
+    told: VecDeque<String>,
 }
+
+/// How much of what happened before is told.
+const TOLD: usize = 60;
 
 impl History {
     pub fn hear(&mut self, seen: &Seen) {
@@ -249,7 +273,14 @@ impl History {
             SETS => app.set(object, seen.gone),
             _ => app.pod(object, seen.gone),
         };
-        self.broken.extend(broken.map(|why| format!("{name} at {}: {why}", seen.revision)));
+        self.told.push_back(format!("{} {}{}", seen.revision, if seen.gone { "gone: " } else { "" }, summary(object)));
+        if self.told.len() > TOLD {
+            self.told.pop_front();
+        }
+        if let Some(why) = broken {
+            let before: Vec<_> = self.told.iter().filter(|line| line.contains(&name)).map(String::as_str).collect();
+            self.broken.push(format!("{}\n{name} at {}: {why}", before.join("\n"), seen.revision));
+        }
     }
 
     pub fn ends_well(&mut self) {
