@@ -76,10 +76,14 @@ impl<'a> Rollout<'a> {
         }
         let wanted = replicas(&self.spec).to_string();
         let sets = self.sets(false).await?;
-        let scaled = active(&sets.all()).iter().any(|set| {
-            let known = annotation(&**set, DESIRED_REPLICAS).filter(|text| text.parse::<i32>().is_ok_and(|n| n >= 0));
-            known.is_some_and(|known| known != wanted)
-        });
+        let running = active(&sets.all());
+        // What is recreated has one set in the end, whatever its size was meant to be before.
+        let scaled = (is_rolling(&self.spec) || running.len() < 2)
+            && running.iter().any(|set| {
+                let known =
+                    annotation(&**set, DESIRED_REPLICAS).filter(|text| text.parse::<i32>().is_ok_and(|n| n >= 0));
+                known.is_some_and(|known| known != wanted)
+            });
         if scaled {
             return self.scale_and_sync().await;
         }
@@ -433,8 +437,14 @@ impl<'a> Rollout<'a> {
 
     /// Goes back to the template of a revision. Zero is the one before.
     async fn roll_back(&mut self, revision: i64) -> Wait {
-        let all = self.sets(true).await?.all();
-        let revision = if revision == 0 { revisions::revision_before(&all) } else { revision };
+        // Kubernetes makes a set for the template that is given up, with all its pods if they are recreated.
+        let sets = self.sets(false).await?;
+        let all = sets.all();
+        let revision = match (revision, &sets.new) {
+            (0, Some(_)) => revisions::revision_before(&all),
+            (0, None) => revisions::last_revision(&all),
+            (revision, _) => revision,
+        };
         let set = all.iter().find(|set| revision != 0 && revisions::revision(set) == Some(revision));
         let name = self.key.name.clone();
         match set {

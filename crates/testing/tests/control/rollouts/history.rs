@@ -5,8 +5,9 @@
 //!
 //! - ReplicaSets grow only up to `replicas` + `maxSurge`, all together.
 //! - No ReplicaSet is shrunk for the sake of a rollout if that leaves fewer available pods than `replicas` - `maxUnavailable`.
-//!   (When a Deployment is scaled, all its sets are, and Kubernetes does not ask who is available.)
-//! - Unless it was scaled down on the way, a Deployment never loses an available pod below that number.
+//!   (When a Deployment is scaled, all its sets are, and Kubernetes does not ask who is available.) What counts is what the
+//!   sets have told of their pods, or what they told before that: one that has just become ready may go as one that is not.
+//! - Unless it was scaled down on the way, a Deployment never loses an available pod below that number, counted likewise.
 //! - A ReplicaSet never makes more pods than it should have.
 //! - No ReplicaSet is made for a Deployment that is paused.
 //! - In the end there are as many pods as there should be, all of the last template.
@@ -116,6 +117,8 @@ struct App {
 struct Set {
     known: Known<i64>,
     replicas: i64,
+    /// How many pods it told are available, now and before.
+    told: [i64; 2],
     /// How many pods the Deployment should have, as of the last time the set was scaled.
     desired: String,
 }
@@ -138,9 +141,15 @@ impl App {
         i64::try_from(self.pods.values().filter(of).count()).expect("few")
     }
 
-    /// The available pods that are left when sets have the size they should have. Those that are not available go first.
-    fn surviving(&self) -> i64 {
-        self.sets.iter().map(|(name, set)| self.available(Some(name)).min(set.replicas)).sum()
+    /// The available pods that are left when sets have the size they should have, as far as sets have told of them. Those that
+    /// are not available go first. One set may be believed otherwise.
+    fn surviving(&self, believed: Option<(&str, i64)>) -> i64 {
+        let left = |(name, set): (&String, &Set)| {
+            let told = set.told[0].max(set.told[1]);
+            let told = believed.filter(|(of, _)| of == name).map_or(told, |(_, available)| available);
+            told.min(set.replicas).min(self.available(Some(name)))
+        };
+        self.sets.iter().map(left).sum()
     }
 
     fn live(&self, set: &str) -> i64 {
@@ -160,12 +169,15 @@ impl App {
 
     fn set(&mut self, object: &Value, gone: bool) -> Option<String> {
         let name = text(&object["metadata"]["name"]);
-        let (total, surviving, is_new) = (self.total(), self.surviving(), !self.sets.contains_key(&name));
+        let (total, is_new) = (self.total(), !self.sets.contains_key(&name));
         let set = self.sets.entry(name.clone()).or_default();
+        let tells = number(&object["status"]["availableReplicas"]);
+        let told = if is_new { [tells; 2] } else { set.told };
+        set.told = if tells == told[0] { told } else { [tells, told[0]] };
         let desired = text(&object["metadata"]["annotations"]["deployment.kubernetes.io/desired-replicas"]);
         let scaled = std::mem::replace(&mut set.desired, desired.clone()) != desired;
         let replicas = if gone { 0 } else { number(&object["spec"]["replicas"]) };
-        let shrunk = replicas < std::mem::replace(&mut set.replicas, replicas);
+        let before = std::mem::replace(&mut set.replicas, replicas);
         set.known.note(object, replicas);
         if is_new && self.known.all().all(|spec| spec.paused) {
             return Some(format!("{name} was made though the rollout is paused"));
@@ -175,10 +187,18 @@ impl App {
             return Some(format!("{name} has {replicas} pods, which makes {}: more than {most}", self.total()));
         }
         let least = self.known.all().map(Spec::least).min().unwrap_or(0);
-        let left = self.surviving();
         let rolls = self.known.all().all(|spec| spec.rolls);
-        if shrunk && rolls && !scaled && left < surviving && left < least {
-            return Some(format!("{name} shrunk to {replicas}, which leaves {left} available: fewer than {least}"));
+        if replicas < before && rolls && !scaled {
+            let loses = |believed: i64| {
+                let left = self.surviving(Some((&name, believed)));
+                let had = left - believed.min(replicas) + believed.min(before);
+                left < had && left < least
+            };
+            if told.into_iter().all(loses) {
+                return Some(format!(
+                    "{name} shrunk from {before} to {replicas}, which leaves fewer than {least} available"
+                ));
+            }
         }
         if gone {
             self.sets.remove(&name);
@@ -195,6 +215,7 @@ impl App {
         let ready = conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
         let set = text(&object["metadata"]["ownerReferences"][0]["name"]);
         let pod = Pod { set: set.clone(), live, available: live && ready };
+        let available = self.surviving(None);
         let before = if gone { self.pods.remove(&name) } else { self.pods.insert(name.clone(), pod) };
         if before.is_none() && !gone {
             let should = self.sets.get(&set).and_then(|set| set.known.all().max()).copied().unwrap_or(0);
@@ -202,13 +223,13 @@ impl App {
                 return Some(format!("{name} was made, and {set} should have {should} pods"));
             }
         }
-        let was_available = before.is_some_and(|before| before.available);
-        let (rolls, left) = (self.known.all().all(|spec| spec.rolls), self.available(None));
-        let promised = self.promised.filter(|promised| left < *promised);
-        if was_available && !(live && ready) && rolls && !self.scaled_down && promised.is_some() {
-            return Some(format!("without {name} there are {left} available: fewer than {promised:?}"));
+        let (rolls, left) = (self.known.all().all(|spec| spec.rolls), self.surviving(None));
+        match self.promised {
+            Some(promised) if left < promised && promised <= available && rolls && !self.scaled_down => {
+                Some(format!("without {name} there are {left} available: fewer than {promised}"))
+            }
+            _ => None,
         }
-        None
     }
 
     fn ends_well(&self) -> Option<String> {
@@ -324,11 +345,12 @@ fn broken_promises_are_noticed() {
     assert_eq!(hear(SETS, set("new", 2)), 1, "and not two");
     assert_eq!(hear(SETS, set("old", 1)), 2, "no new one is available");
     assert_eq!(hear(super::PODS, pod("c", "old")), 3, "a pod too many");
+    assert_eq!(hear(SETS, set("old", 2)), 4, "too many again");
     let mut ends = pod("a", "old");
     ends["metadata"]["deletionTimestamp"] = "now".into();
-    assert_eq!(hear(super::PODS, ends.clone()), 3, "there is one too many");
+    assert_eq!(hear(super::PODS, ends.clone()), 4, "there is one too many");
     ends["metadata"]["name"] = "b".into();
-    assert_eq!(hear(super::PODS, ends), 4, "one available is left");
+    assert_eq!(hear(super::PODS, ends), 5, "one available is left");
     history.ends_well();
-    assert_eq!(history.broken.len(), 5);
+    assert_eq!(history.broken.len(), 6);
 }
