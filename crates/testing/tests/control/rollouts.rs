@@ -23,7 +23,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 /// How often each Deployment is changed.
 const CHANGES: u64 = 12;
 /// However busy the machine is.
-const SETTLED_WITHIN: Duration = Duration::from_secs(90);
+const SETTLED_WITHIN: Duration = Duration::from_secs(600);
 
 /// Everything that watches tell of some resources.
 struct Recording {

@@ -329,7 +329,13 @@ fn broken_promises_are_noticed() {
         "spec": {"replicas": 2, "strategy": rolling},
         "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2},
     });
-    let set = |name: &str, replicas: i64| json!({"metadata": {"name": name, "labels": {"app": "d"}, "generation": replicas}, "spec": {"replicas": replicas}});
+    let set = |name: &str, replicas: i64| {
+        let available = if name == "old" { 2 } else { 0 };
+        json!({
+            "metadata": {"name": name, "labels": {"app": "d"}, "generation": replicas},
+            "spec": {"replicas": replicas}, "status": {"availableReplicas": available},
+        })
+    };
     let pod = |name: &str, set: &str| {
         let ready = json!([{"type": "Ready", "status": "True"}]);
         json!({
