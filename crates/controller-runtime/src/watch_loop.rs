@@ -2,16 +2,21 @@
 //!
 //! A connection that ends is taken up again at the last revision seen, bookmarks included. Only when the server no longer
 //! has that revision (410, in the answer or in the stream) is everything listed again. Errors back off, from 0.8 s to
-//! 30 s as in client-go, until something has worked again.
+//! 30 s as in client-go, until something has worked again. An object that cannot be read ends a watch; then everything is
+//! listed again with more leniency.
+
+mod lenient;
 
 use std::{fmt::Debug, time::Duration};
 
 use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{
     Api, Resource,
-    api::{ListParams, WatchEvent, WatchParams},
+    api::{ListParams, Request, WatchEvent, WatchParams},
 };
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 /// How many objects are asked for at a time.
@@ -82,12 +87,35 @@ where
     let (mut objects, mut page) =
         (Vec::new(), ListParams { field_selector: fields.clone(), ..ListParams::default().limit(PAGE) });
     loop {
-        let list = api.list(&page).await?;
-        objects.extend(list.items);
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+        let (items, metadata) = match api.list(&page).await {
+            Ok(list) => (list.items, list.metadata),
+            Err(error) if is_unreadable(&error) => list_leniently(api, &page).await?,
+            Err(error) => return Err(error),
+        };
+        objects.extend(items);
+        match metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
-            None => return Ok((objects, list.metadata.resource_version.unwrap_or_default())),
+            None => return Ok((objects, metadata.resource_version.unwrap_or_default())),
         }
+    }
+}
+
+async fn list_leniently<K>(api: &Api<K>, page: &ListParams) -> kube::Result<(Vec<K>, ListMeta)>
+where
+    K: Resource + Clone + DeserializeOwned,
+{
+    let request = Request::new(api.resource_url()).list(page).map_err(kube::Error::BuildRequest)?;
+    let mut list: Value = api.clone().into_client().request(request).await?;
+    let metadata = list.get_mut("metadata").map(Value::take).unwrap_or_default();
+    Ok((lenient::objects(&mut list), serde_json::from_value(metadata).map_err(kube::Error::SerdeError)?))
+}
+
+/// The client takes an event that it cannot read for a status in which everything is missing.
+fn is_unreadable(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::SerdeError(_) => true,
+        kube::Error::Api(status) => status.code == 0 && status.message.is_empty(),
+        _ => false,
     }
 }
 
@@ -125,6 +153,7 @@ where
             }
             Ok(WatchEvent::Error(status)) if status.code == GONE => return (State::Unlisted, None),
             Ok(WatchEvent::Error(status)) => return (State::Told(version), Some(status.message.clone())),
+            Err(error) if is_unreadable(&error) => return (State::Unlisted, None),
             Err(error) => return (State::Told(version), Some(error.to_string())),
         }
     }
