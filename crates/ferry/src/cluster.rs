@@ -130,6 +130,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let mut authentication = settings.authentication;
     authentication.client_authorities.push(authority.certificate()?);
     let agents = Arc::new(Agents::new(&authority)?);
+    let advertise = settings.node.as_ref().map(|node| SocketAddr::new(node.address, address.port()));
     let api = api_server::Settings {
         authentication,
         audit: settings.audit,
@@ -138,8 +139,9 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         limits: settings.limits,
         admission: settings.admission,
         counts_quotas: settings.controllers,
-        advertise: settings.node.as_ref().map(|node| SocketAddr::new(node.address, address.port())),
-        ..api_server::Settings::new(address.to_string())
+        advertise,
+        // What clients are told must be reached from pods, too.
+        ..api_server::Settings::new(advertise.unwrap_or(address).to_string())
     };
     let server = store.awaited(Server::start(encrypted.clone(), api)).await.context("cannot start the API server")?;
     let (stop, stop_components) = (CancellationToken::new(), CancellationToken::new());
