@@ -167,7 +167,20 @@ pub async fn purge(folder: &Path) -> anyhow::Result<()> {
     NodeNetwork::open(folder).await?.purge().await?;
     network::proxy::purge().await?;
     network::routes::purge().await?;
+    remove_empty_groups();
     Ok(())
+}
+
+/// The groups above those of pods, which all nodes of a machine share: the last one takes them away, as those that are in use
+/// cannot be removed.
+fn remove_empty_groups() {
+    const ROOT: &str = "/sys/fs/cgroup";
+    let hierarchies = std::fs::read_dir(ROOT).into_iter().flatten().flatten().map(|entry| entry.path());
+    for hierarchy in hierarchies.chain([ROOT.into()]) {
+        for group in ["kubepods/burstable", "kubepods/besteffort", "kubepods"] {
+            let _ = std::fs::remove_dir(hierarchy.join(group));
+        }
+    }
 }
 
 /// Volumes of pods are mounts, and a folder with a mount in it cannot be removed.

@@ -107,7 +107,8 @@ fn spawn(host: &hosts::Host, folder: &Path, proxy: bool) -> anyhow::Result<Child
     let network = fs::File::open(&host.netns).with_context(|| format!("cannot open {}", host.netns.display()))?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("agent").arg("--name").arg(&host.name).arg("--address").arg(host.address.to_string());
-    command.arg("--data-dir").arg(folder).stdin(Stdio::null()).kill_on_drop(true);
+    // Nobody may wait for its standard output: that of a detached cluster tells when it is up.
+    command.arg("--data-dir").arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
     if !proxy {
         command.args(["--disable", "proxy"]);
     }

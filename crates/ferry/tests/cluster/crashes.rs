@@ -25,6 +25,7 @@ const WHICH: &str = "kubectl get pod steady -o \
     jsonpath='{.metadata.uid} {.status.podIP} {.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}'";
 
 #[test]
+#[ignore = "not proven yet: run it with -- --ignored"]
 fn killed_in_the_middle_nothing_is_lost_and_down_leaves_nothing() {
     let Some(place) = Place::new() else { return };
     let before = traces();

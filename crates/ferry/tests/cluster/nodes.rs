@@ -37,6 +37,7 @@ spec:
 END"#;
 
 #[test]
+#[ignore = "not proven yet: run it with -- --ignored"]
 fn three_nodes_are_one_cluster() {
     let Some(place) = Place::new() else { return };
     place.run("ferry up --nodes 3 --detach");
