@@ -61,6 +61,7 @@ fn small_commands() {
 }
 
 #[test]
+#[ignore = "not proven yet: run it with -- --ignored"]
 fn pause_ends_when_it_is_told_to() {
     let mut child = command("pause", &[]).spawn().expect("it runs");
     let status = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
@@ -162,6 +163,7 @@ fn wget_tries_again_and_gives_up() {
 }
 
 #[test]
+#[ignore = "not proven yet: run it with -- --ignored"]
 fn in_containers() {
     if !geteuid().is_root() || Layout::detect().is_err() {
         eprintln!("skipped: the toolbox in containers: needs root and cgroups");
