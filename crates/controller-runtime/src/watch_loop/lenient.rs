@@ -1,8 +1,8 @@
 //! Lists with objects that cannot be read as they are: one of them must not keep all others of its kind from being followed.
 //!
-//! Kubernetes writes `null` for a time that is not set, also where its types always have one, such as in conditions; the
-//! typed structs take a field that is missing, but not that. So such an object is read without its nulls, and one that cannot
-//! be read even so is left out.
+//! Kubernetes writes `null` for a time that is not set, also where the typed structs demand one: in conditions. So such an
+//! object is read with a time long ago in those places and without its other nulls, and one that cannot be read even so is
+//! left out.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub(super) fn objects<K: DeserializeOwned>(list: &mut Value) -> Vec<K> {
 }
 
 fn object<K: DeserializeOwned>(mut value: Value) -> Option<K> {
-    drop_nulls(&mut value);
+    fill_and_drop_nulls(&mut value);
     let name = value.pointer("/metadata/name").cloned();
     match serde_json::from_value(value) {
         Ok(object) => Some(object),
@@ -25,13 +25,22 @@ fn object<K: DeserializeOwned>(mut value: Value) -> Option<K> {
     }
 }
 
-fn drop_nulls(value: &mut Value) {
+/// When a condition changed last that does not say so: what Kubernetes' own types hold then.
+const NEVER: &str = "0001-01-01T00:00:00Z";
+
+fn fill_and_drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|_, field| !field.is_null());
-            fields.values_mut().for_each(drop_nulls);
+            for condition in fields.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+                let Some(condition) = condition.as_object_mut() else { continue };
+                if condition.get("lastTransitionTime").is_none_or(Value::is_null) {
+                    condition.insert("lastTransitionTime".to_owned(), NEVER.into());
+                }
+            }
+            fields.values_mut().for_each(fill_and_drop_nulls);
         }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Array(items) => items.iter_mut().for_each(fill_and_drop_nulls),
         _ => {}
     }
 }
