@@ -87,17 +87,12 @@ impl Arguments {
             true => "the flood had only the processor time that nobody else wanted (SCHED_IDLE)".into(),
             false => "the flood took processor time from the server and from those who were measured".into(),
         });
-        let mut quiet_ones = [
-            (Connection::open_as_nobody(cluster).await?, &tenants.quiet),
-            (Connection::open_as_nobody(cluster).await?, &tenants.system),
-        ];
-        // The first requests of a connection take longer.
-        sample(&mut quiet_ones, self.samples / 10).await?;
+        let quiet_ones = [&tenants.quiet, &tenants.system];
         for flood in Kind::value_variants() {
-            let quiet = sample(&mut quiet_ones, self.samples).await?;
+            let quiet = sample(cluster, quiet_ones, self.samples).await?;
             let before = self.memory();
             let running = Flood::start(self, &tenants.flooding, *flood)?;
-            let flooded = sample(&mut quiet_ones, self.samples).await?;
+            let flooded = sample(cluster, quiet_ones, self.samples).await?;
             let during = self.memory();
             let told = running.end()?;
             let memory = if self.server_pid.is_empty() {
@@ -118,17 +113,20 @@ impl Arguments {
     }
 }
 
-/// Each of them gets and creates, in turn, so often. How long that took, in microseconds.
-async fn sample(quiet_ones: &mut [(Connection, &Tenant); 2], times: usize) -> anyhow::Result<Samples> {
+/// Each of them gets and creates, in turn, so often, on a connection of their own. How long that took, in microseconds.
+async fn sample(cluster: &Cluster, tenants: [&Tenant; 2], times: usize) -> anyhow::Result<Samples> {
     let mut samples = Samples::default();
-    for _ in 0..times.max(1) {
+    let mut connections = [Connection::open_as_nobody(cluster).await?, Connection::open_as_nobody(cluster).await?];
+    // The first requests of a connection take longer, and do not count.
+    let warm = times / 10;
+    for time in 0..warm + times.max(1) {
         let mut filled = samples.iter_mut();
-        for (connection, tenant) in quiet_ones.iter_mut() {
+        for (connection, tenant) in connections.iter_mut().zip(tenants) {
             for (request, code) in [(&tenant.get, 200), (&tenant.create, 201)] {
                 tokio::time::sleep(PAUSE).await;
                 let sent = Instant::now();
                 connection.exchange(request, code).await?;
-                if let Some(took) = filled.next() {
+                if let Some(took) = filled.next().filter(|_| time >= warm) {
                     took.push(sent.elapsed().as_micros() as u32);
                 }
             }
