@@ -1,8 +1,9 @@
 //! A load generator for any Kubernetes API server that a kubeconfig names: what it does in a second, how long each
-//! request takes, and what each costs the server's processes.
+//! request takes, and what each costs the server's processes. Its commands measure a flood by one tenant, and a whole cluster.
 
 #![allow(clippy::print_stdout, reason = "figures are for people to read")]
 
+mod cluster;
 mod flood;
 mod load;
 
@@ -62,6 +63,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Cluster(cluster::Arguments),
     Flood(flood::Arguments),
     #[command(hide = true)]
     FloodClient(flood::client::Arguments),
@@ -75,6 +77,7 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         match &arguments.command {
+            Some(Command::Cluster(cluster)) => print!("{}", cluster.run().await?),
             Some(Command::Flood(flood)) => print!("{}", flood.run().await?),
             Some(Command::FloodClient(client)) => client.run().await?,
             None => {

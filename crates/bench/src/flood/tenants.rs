@@ -1,9 +1,6 @@
 //! Those who take part: service accounts that may edit a namespace of their own, with names that no run had before.
 
-use std::{
-    fmt::Write,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -11,7 +8,7 @@ use serde_json::{Value, json};
 use crate::load::{
     connection::Connection,
     kubeconfig::Cluster,
-    requests::{Requests, object_named, request},
+    requests::{JSON, Requests, object_named, request},
 };
 
 const SYSTEM: &str = "kube-system";
@@ -65,9 +62,7 @@ impl Caller {
     }
 
     pub fn create(&self, name: &str) -> Vec<u8> {
-        let mut headers = self.headers.clone();
-        // Writing to memory cannot fail.
-        let _ = write!(headers, "Content-Type: application/json\r\n");
+        let headers = format!("{}{JSON}", self.headers);
         request("POST", &self.host, &self.collection, &headers, &object_named(name, 0))
     }
 }
@@ -86,8 +81,7 @@ impl Admin {
     }
 
     async fn post(&mut self, path: &str, object: &Value) -> anyhow::Result<Value> {
-        let headers = "Content-Type: application/json\r\n";
-        let request = request("POST", &self.host, path, headers, object.to_string().as_bytes());
+        let request = request("POST", &self.host, path, JSON, object.to_string().as_bytes());
         let (code, answer) = self.connection.ask(&request).await?;
         if code != 201 {
             bail!("POST {path} was answered {code}: {}", String::from_utf8_lossy(&answer));

@@ -6,6 +6,7 @@ pub mod kubeconfig;
 pub mod report;
 pub mod requests;
 mod scheduling;
+pub mod sightings;
 mod watching;
 
 use std::{
@@ -149,7 +150,7 @@ impl Load {
         Ok(())
     }
 
-    async fn open(&self, count: usize) -> anyhow::Result<Vec<Connection>> {
+    pub async fn open(&self, count: usize) -> anyhow::Result<Vec<Connection>> {
         let mut connections = Vec::with_capacity(count);
         for _ in 0..count {
             let opened = Connection::open(&self.cluster).await;
@@ -159,7 +160,7 @@ impl Load {
     }
 
     /// Every connection sends the next request until there is none.
-    async fn all(
+    pub async fn all(
         &self,
         connections: &mut Vec<Connection>,
         code: u16,
@@ -203,11 +204,11 @@ impl Load {
         Ok(())
     }
 
-    fn cpu(&self) -> Duration {
+    pub fn cpu(&self) -> Duration {
         self.processes.iter().map(|process| cpu_time(*process)).sum()
     }
 
-    fn memory(&self) -> u64 {
+    pub fn memory(&self) -> u64 {
         self.processes.iter().map(|process| resident_kilobytes(*process)).sum()
     }
 }

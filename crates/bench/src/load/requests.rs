@@ -12,6 +12,8 @@ const APP: &str = "bench";
 /// What stands before the number of a patch in the object, and how many digits it has.
 pub const MARK: &[u8] = br#""patched":""#;
 pub const DIGITS: usize = 8;
+/// The header of a body.
+pub const JSON: &str = "Content-Type: application/json\r\n";
 
 pub struct Requests {
     host: String,
@@ -33,7 +35,7 @@ impl Requests {
         let each = |method: &str| -> Vec<_> {
             (0..objects).map(|i| request(method, host, &format!("{collection}/{}", name(i)), "", b"")).collect()
         };
-        let create = |i: usize| request("POST", host, &collection, "Content-Type: application/json\r\n", &object(i));
+        let create = |i: usize| request("POST", host, &collection, JSON, &object(i));
         Self {
             create: (0..objects).map(create).collect(),
             get: each("GET"),
