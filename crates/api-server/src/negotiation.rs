@@ -45,6 +45,8 @@ pub enum Content {
     BuiltIn,
     /// A custom object or list: it has no protobuf message, only its metadata has.
     Custom,
+    /// What is answered to a question and kept nowhere, such as a review: nobody has columns for it.
+    Answer,
     /// The events of a watch: YAML has no frames.
     Events { custom: bool },
 }
@@ -62,9 +64,10 @@ impl Content {
 
     fn offers(self, encoding: Encoding, view: View) -> bool {
         match (encoding, view) {
+            (_, View::Table(_)) if self == Content::Answer => false,
             (Encoding::Json, _) => true,
             (Encoding::Yaml, _) => !matches!(self, Content::Events { .. }),
-            (Encoding::Protobuf, View::Object) => matches!(self, Content::BuiltIn | Content::Events { custom: false }),
+            (Encoding::Protobuf, View::Object) => !matches!(self, Content::Custom | Content::Events { custom: true }),
             (Encoding::Protobuf, View::Metadata(_)) => true,
             (Encoding::Protobuf, View::Table(_)) => false,
         }
@@ -163,6 +166,9 @@ mod tests {
     #[test]
     fn what_nobody_writes_is_refused() {
         assert!(read("text/html", Content::BuiltIn).is_err());
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        assert!(read(table, Content::Answer).is_err());
+        assert_eq!(read(&format!("{table},application/json"), Content::Answer).unwrap(), Negotiated::default());
         assert!(read("application/yaml", Content::Events { custom: false }).is_err());
         assert_eq!(read("text/html,*/*;q=0.1", Content::BuiltIn).unwrap(), Negotiated::default());
     }

@@ -19,12 +19,13 @@ use crate::{
     authentication::authenticated,
     body::{Body, RequestBody},
     context::User,
+    negotiation::Content,
     options::{Write, WriteOptions},
     ownership,
 };
 
 pub async fn create(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
-    let (encoding, _) = read::negotiate(call, request.headers(), None)?;
+    let (encoding, _) = read::negotiate_for(Content::Answer, call, request.headers(), None)?;
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let media = MediaType::of(request.headers())?;
     let bytes = body::read(request.into_body()).await?;

@@ -30,7 +30,7 @@ const KIND: &str = "TokenRequest";
 
 pub async fn create(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let accept = request.headers().get(hyper::header::ACCEPT).and_then(|value| value.to_str().ok());
-    let encoding = Negotiated::read(accept, Content::BuiltIn)?.encoding;
+    let encoding = Negotiated::read(accept, Content::Answer)?.encoding;
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let media = MediaType::of(request.headers())?;
     let bytes = body::read(request.into_body()).await?;
