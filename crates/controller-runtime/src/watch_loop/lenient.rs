@@ -1,4 +1,4 @@
-//! Lists with objects that cannot be read as they are: one of them must not keep all others of its kind from being followed.
+//! Objects that cannot be read as they are: one of them must not keep all others of its kind from being followed.
 //!
 //! Kubernetes writes `null` for a time that is not set, also where the typed structs demand one: in conditions. So such an
 //! object is read with a time long ago in those places and without its other nulls, and one that cannot be read even so is
@@ -13,13 +13,14 @@ pub(super) fn objects<K: DeserializeOwned>(list: &mut Value) -> Vec<K> {
     items.into_iter().filter_map(object).collect()
 }
 
-fn object<K: DeserializeOwned>(mut value: Value) -> Option<K> {
+/// An object, if it can be read.
+pub(super) fn object<K: DeserializeOwned>(mut value: Value) -> Option<K> {
     fill_and_drop_nulls(&mut value);
     let name = value.pointer("/metadata/name").cloned();
     match serde_json::from_value(value) {
         Ok(object) => Some(object),
         Err(error) => {
-            tracing::warn!(%error, ?name, "an object cannot be read, and is left out");
+            tracing::warn!(%error, ?name, "an object cannot be read, and is not followed");
             None
         }
     }

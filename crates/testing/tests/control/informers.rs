@@ -18,7 +18,7 @@ use hyper::{
     Request, Response,
     body::{Body as HttpBody, Frame},
 };
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::{
     Api, Client,
     api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -192,5 +192,40 @@ async fn many_objects_come_in_pages_over_https() {
     informer.synced().await;
     let known: Vec<String> = informer.in_namespace("default").iter().map(|object| Key::of(&**object).name).collect();
     assert_eq!(known, names);
+    informers.stop().cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_is_odd_costs_no_list() {
+    let server = TestServer::embedded().await;
+    let services: Api<Service> = Api::default_namespaced(client(&server).await);
+    let line = Arc::new(Line::default());
+    let informers = Informers::new(line.client(&server), CancellationToken::new());
+    let informer: Informer<Service> = informers.of();
+    informer.synced().await;
+    let lists = line.lists.load(Ordering::SeqCst);
+    let service = json!({"metadata": {"name": "odd"}, "spec": {"ports": [{"port": 80}]}});
+    let http = server.client();
+    http.post("/api/v1/namespaces/default/services", &service).await.expect(201);
+    // As clients of Kubernetes write a time that is not set; the typed structs demand one.
+    let condition = json!({"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": null});
+    let status = json!({"status": {"conditions": [condition]}});
+    for round in 0..3 {
+        let path = "/api/v1/namespaces/default/services/odd/status";
+        let written = http.patch(path, testing::client::MERGE_PATCH, &status).await.expect(200);
+        assert!(written["status"]["conditions"][0]["lastTransitionTime"].is_null(), "{written}");
+        let note = json!({"metadata": {"annotations": {"round": round.to_string()}}});
+        http.patch("/api/v1/namespaces/default/services/odd", testing::client::MERGE_PATCH, &note).await.expect(200);
+        eventually("the odd object", || async {
+            let known = informer.get(&Key::new("default", "odd"))?;
+            let seen = known.metadata.annotations.as_ref()?.get("round")? == &round.to_string();
+            let conditions = known.status.as_ref()?.conditions.as_ref()?;
+            (seen && conditions.len() == 1).then_some(())
+        })
+        .await;
+    }
+    services.delete("odd", &DeleteParams::default()).await.expect("deleted");
+    eventually("its end", || async { informer.get(&Key::new("default", "odd")).is_none().then_some(()) }).await;
+    assert_eq!(line.lists.load(Ordering::SeqCst), lists, "nothing is listed again");
     informers.stop().cancel();
 }
