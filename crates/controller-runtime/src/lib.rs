@@ -27,4 +27,4 @@ pub use informer::{Change, Informer, Informers};
 pub use key::{Key, revision};
 pub use own_writes::OwnWrites;
 pub use queue::{Item, Stats, WorkQueue};
-pub use runner::{Controller, Error, Next, run};
+pub use runner::{Controller, Error, Next, refuses_new_objects, run};

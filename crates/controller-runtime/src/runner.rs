@@ -3,6 +3,7 @@
 use std::{any::Any, fmt::Debug, hash::Hash, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::join_all};
+use kube::core::Status;
 use tokio_util::sync::CancellationToken;
 
 use crate::{OwnWrites, WorkQueue};
@@ -35,6 +36,20 @@ pub enum Error {
     Other(String),
 }
 
+impl Error {
+    /// Whether the namespace of the key is gone or going. What is left in it is told as deleted, so nothing is to be done.
+    fn is_of_ended_namespace(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if refuses_new_objects(status))
+    }
+}
+
+/// Whether a write was refused because its namespace is gone or going, which no later try will change.
+pub fn refuses_new_objects(status: &Status) -> bool {
+    let Some(details) = &status.details else { return false };
+    let gone = status.is_not_found() && details.group.is_empty() && details.kind == "namespaces";
+    gone || details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
 /// Runs a controller with a number of workers until it is told to stop. What is in work is finished.
 pub async fn run<C: Controller>(
     controller: Arc<C>,
@@ -62,15 +77,86 @@ async fn work<C: Controller>(controller: Arc<C>, queue: WorkQueue<C::Key>, own_w
                 }
                 continue;
             }
+            Ok(Err(error)) if error.is_of_ended_namespace() => {
+                queue.forget_failures(key);
+                continue;
+            }
             Ok(Err(error)) => error.to_string(),
             Err(panic) => format!("panicked: {}", words(&*panic)),
         };
-        tracing::warn!(controller = controller.name(), ?key, problem, "trying again");
+        // Most that fails once was overtaken by somebody else's write, and the next try knows of it.
+        if queue.failures(key) == 0 {
+            tracing::debug!(controller = controller.name(), ?key, problem, "trying again");
+        } else {
+            tracing::warn!(controller = controller.name(), ?key, problem, "trying again");
+        }
         queue.add_after_failure(key.clone());
     }
 }
 
-fn words(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        sync::{Mutex, PoisonError},
+    };
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Fails in its own way for every key.
+    #[derive(Default)]
+    struct Failing(Mutex<BTreeMap<&'static str, usize>>);
+
+    fn refused(status: serde_json::Value) -> Result<Next, Error> {
+        let status: Status = serde_json::from_value(status).expect("a status");
+        Err(Error::Api(kube::Error::Api(Box::new(status))))
+    }
+
+    impl Controller for Failing {
+        type Key = &'static str;
+
+        fn name(&self) -> &'static str {
+            "failing"
+        }
+
+        async fn reconcile(&self, key: &&'static str) -> Result<Next, Error> {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(*key).or_default() += 1;
+            let not_found =
+                |kind: &str| json!({"code": 404, "reason": "NotFound", "details": {"kind": kind, "name": "x"}});
+            match *key {
+                "namespace gone" => refused(not_found("namespaces")),
+                "namespace going" => {
+                    let cause = json!({"reason": "NamespaceTerminating"});
+                    refused(json!({"code": 403, "reason": "Forbidden", "details": {"causes": [cause]}}))
+                }
+                "object gone" => refused(not_found("pods")),
+                "panic" => panic!("on purpose"),
+                _ => Ok(Next::WhenChanged),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_comes_again_later_each_time_unless_its_namespace_has_ended() {
+        let (controller, queue, stop) = (Arc::new(Failing::default()), WorkQueue::default(), CancellationToken::new());
+        for key in ["namespace gone", "namespace going", "object gone", "panic", "good"] {
+            queue.add(key);
+        }
+        let running = tokio::spawn(run(controller.clone(), queue.clone(), OwnWrites::default(), 2, stop.clone()));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+        running.await.expect("it ends");
+        let tried = controller.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // After 0, 5, 15, 35, 75, 155, 315 and 635 ms.
+        let expected = [("good", 1), ("namespace going", 1), ("namespace gone", 1), ("object gone", 8), ("panic", 8)];
+        assert_eq!(tried, BTreeMap::from(expected));
+        assert_eq!((queue.failures(&"object gone"), queue.failures(&"namespace gone")), (8, 0));
+    }
 }

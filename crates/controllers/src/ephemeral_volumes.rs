@@ -6,6 +6,7 @@ use controller_runtime::{
     Change, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
     adoption::{controller_of, controller_reference},
     events::{EventType, Recorder, about},
+    refuses_new_objects,
 };
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
 use kube::{
@@ -14,7 +15,7 @@ use kube::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Setting, namespace::refuses_new_objects, storage_protection::claim_name};
+use crate::{Setting, storage_protection::claim_name};
 
 const ACCOUNT: &str = "ephemeral-volume-controller";
 const COMPONENT: &str = "ephemeral_volume";

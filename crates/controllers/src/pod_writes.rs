@@ -3,6 +3,7 @@
 use controller_runtime::{
     Informer, Key, OwnWrites,
     events::{EventType, Recorder, about},
+    refuses_new_objects,
 };
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,7 +12,7 @@ use kube::{
     api::{DeleteParams, PostParams, Preconditions},
 };
 
-use crate::{namespace::refuses_new_objects, words};
+use crate::words;
 
 /// How many pods are made or deleted at most in one go.
 pub const BURST: usize = 500;

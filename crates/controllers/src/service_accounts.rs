@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controller_runtime::{Change, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue};
+use controller_runtime::{Change, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue, refuses_new_objects};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::{
     Api, Client,
@@ -10,10 +10,7 @@ use kube::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Setting,
-    namespace::{is_active, refuses_new_objects},
-};
+use crate::{Setting, namespace::is_active};
 
 const ACCOUNT: &str = "service-account-controller";
 const NAME: &str = "default";

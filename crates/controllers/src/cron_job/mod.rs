@@ -13,6 +13,7 @@ use controller_runtime::{
     adoption::{controller_of, controller_reference},
     events::{EventType, Recorder, about},
     informer::{CONTROLLER, by_controller},
+    refuses_new_objects,
 };
 use k8s_openapi::{
     api::{
@@ -20,7 +21,7 @@ use k8s_openapi::{
         core::v1::ObjectReference,
     },
     apimachinery::pkg::apis::meta::v1::Time,
-    jiff::{SignedDuration, Timestamp, fmt::strtime, tz::TimeZone},
+    jiff::{Timestamp, fmt::strtime, tz::TimeZone},
 };
 use kube::{
     Api, Client,
@@ -29,7 +30,7 @@ use kube::{
 use times::Times;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Setting, job::finished, namespace::refuses_new_objects, owners, status_writes::write_status, words};
+use crate::{Setting, job::finished, owners, status_writes::write_status, words};
 
 const ACCOUNT: &str = "cronjob-controller";
 const NAME: &str = "cronjob-controller";
@@ -250,7 +251,7 @@ impl Run<'_> {
         let Some(times) = self.times(&zone) else { return Ok(None) };
         let since = since(self.cron_job, Some(&self.status), self.now);
         let deadline = self.spec.starting_deadline_seconds;
-        let earliest = deadline.map_or(since, |seconds| since.max(self.now - SignedDuration::from_secs(seconds)));
+        let earliest = deadline.map_or(since, |seconds| since.max(times::later(self.now, seconds.saturating_neg())));
         match times.missed(earliest, self.now) {
             Err(error) => {
                 let message = format!("invalid schedule: {} : {error}", self.spec.schedule);
@@ -294,7 +295,7 @@ impl Run<'_> {
 
     /// Begins the Job of a time, unless there is a reason not to. False if nothing is left to wait for.
     async fn begin(&mut self, time: Timestamp, zone: &TimeZone) -> Result<bool, Error> {
-        let deadline = self.spec.starting_deadline_seconds.map(|seconds| time + SignedDuration::from_secs(seconds));
+        let deadline = self.spec.starting_deadline_seconds.map(|seconds| times::later(time, seconds));
         if deadline.is_some_and(|deadline| deadline < self.now) {
             let told = strtime::format("%a, %d %b %Y %H:%M:%S +0000", time).unwrap_or_else(|_| time.to_string());
             self.tell(EventType::Warning, "MissSchedule", format!("Missed scheduled time to start a job: {told}"));

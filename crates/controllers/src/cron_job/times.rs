@@ -33,6 +33,12 @@ pub fn zone(name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, data).ok()
 }
 
+/// So many seconds later, or as late as times go: people write any number.
+pub fn later(time: Timestamp, seconds: i64) -> Timestamp {
+    let end = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(end)
+}
+
 impl Times {
     /// Reads a schedule. A zone that it begins with (`TZ=`) counts, whatever else is said.
     pub fn parse(text: &str, zone: TimeZone) -> Result<Self, String> {
@@ -120,7 +126,7 @@ impl Times {
             Ok(Missed { last: None, .. }) => since,
             Err(_) => now,
         };
-        let wait = (self.after(from)? + AFTER).duration_since(now);
+        let wait = self.after(from)?.duration_since(now).saturating_add(AFTER);
         Some(Duration::try_from(wait).unwrap_or_default())
     }
 }
@@ -164,6 +170,13 @@ mod tests {
             assert_eq!(next(schedule, zone, after), wanted, "{schedule} {zone} {after}");
         }
         assert!(zone("Mars/Olympus").is_none());
+    }
+
+    #[test]
+    fn a_deadline_may_be_as_long_as_anybody_wants() {
+        let time = at("2026-01-01T00:00:00Z");
+        assert_eq!(later(time, 90), at("2026-01-01T00:01:30Z"));
+        assert_eq!((later(time, i64::MAX), later(time, i64::MIN)), (Timestamp::MAX, Timestamp::MIN));
     }
 
     #[test]

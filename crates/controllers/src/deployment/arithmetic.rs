@@ -43,19 +43,22 @@ pub fn max_unavailable(spec: &DeploymentSpec) -> i32 {
     if is_rolling(spec) && replicas(spec) > 0 { slack(spec).1.min(replicas(spec)) } else { 0 }
 }
 
+/// How many pods there may be during a rollout.
+pub fn most(spec: &DeploymentSpec) -> i32 {
+    replicas(spec).saturating_add(max_surge(spec))
+}
+
 /// The size that the set of the new template may have now.
 pub fn new_size(spec: &DeploymentSpec, all: i32, new: i32) -> i32 {
     if !is_rolling(spec) {
         return replicas(spec);
     }
-    let rolling = spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
-    let surge = scaled(rolling.and_then(|rolling| rolling.max_surge.as_ref()), replicas(spec), true);
-    let room = replicas(spec) + surge - all;
+    let room = most(spec).saturating_sub(all);
     if room <= 0 { new } else { new + room.min(replicas(spec) - new) }
 }
 
 pub fn total(sets: &[Arc<ReplicaSet>]) -> i32 {
-    sets.iter().map(|set| size(set)).sum()
+    sets.iter().fold(0, |sum, set| sum.saturating_add(size(set)))
 }
 
 pub fn active(sets: &[Arc<ReplicaSet>]) -> Vec<Arc<ReplicaSet>> {
@@ -70,7 +73,7 @@ pub fn sort_by_age(sets: &mut [Arc<ReplicaSet>]) {
 /// New sizes for all sets when the Deployment was scaled in the middle of a rollout: each keeps its share. `before` is how
 /// many pods there were at most, where a set does not say it.
 pub fn shares(spec: &DeploymentSpec, sets: &[Arc<ReplicaSet>], before: i32) -> Vec<(Arc<ReplicaSet>, i32)> {
-    let allowed = if replicas(spec) > 0 { replicas(spec) + max_surge(spec) } else { 0 };
+    let allowed = if replicas(spec) > 0 { most(spec) } else { 0 };
     let mut sets = active(sets);
     let to_add = allowed - total(&sets);
     sort_by_age(&mut sets);
@@ -107,7 +110,7 @@ fn share(spec: &DeploymentSpec, set: &ReplicaSet, before: i32) -> i32 {
     if before == 0 {
         return 0;
     }
-    let most = f64::from(replicas(spec) + max_surge(spec));
+    let most = f64::from(most(spec));
     // Sizes are far below what a float counts exactly.
     let new = (f64::from(size(set)) * most / f64::from(before)).round() as i32;
     new - size(set)
@@ -148,6 +151,7 @@ mod tests {
         assert_eq!(new_size(&spec(10, "3", "2"), 10, 0), 3);
         assert_eq!(new_size(&spec(10, "3", "2"), 13, 5), 5);
         assert_eq!(new_size(&spec(10, "30%", "2"), 0, 0), 10);
+        assert_eq!(new_size(&spec(i32::MAX, "30%", "2"), 5, 5), i32::MAX, "whatever somebody asks for");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, api::PostParams, core::response::StatusDetails};
 use rollout::Rollout;
 use tokio_util::sync::CancellationToken;
 
@@ -129,9 +129,19 @@ impl Controller for Deployments {
             },
         )
         .await?;
-        let wait = Rollout::new(self, key, deployment, spec, sets).run().await?;
-        Ok(wait.map_or(Next::WhenChanged, Next::After))
+        match Rollout::new(self, key, deployment, spec, sets).run().await {
+            Ok(wait) => Ok(wait.map_or(Next::WhenChanged, Next::After)),
+            Err(error) if is_gone(&error, key) => Ok(Next::WhenChanged),
+            Err(error) => Err(error),
+        }
     }
+}
+
+/// Whether it was the Deployment itself that was not found. That it is gone will be told.
+fn is_gone(error: &Error, key: &Key) -> bool {
+    let Error::Api(kube::Error::Api(status)) = error else { return false };
+    let of = |details: &StatusDetails| details.kind == "deployments" && details.name == key.name;
+    status.is_not_found() && status.details.as_ref().is_some_and(of)
 }
 
 impl Deployments {
@@ -153,4 +163,25 @@ impl Deployments {
 /// How long to wait until a look is worth it. A second more, because times are in whole seconds.
 fn wait_until(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_its_own_end_ends_the_work_on_a_deployment() {
+        let refused = |code: u16, reason: &str, kind: &str, name: &str| {
+            let details = json!({"kind": kind, "name": name});
+            let status = json!({"code": code, "reason": reason, "details": details});
+            Error::Api(kube::Error::Api(serde_json::from_value(status).expect("a status")))
+        };
+        let key = Key::new("ns", "web");
+        assert!(is_gone(&refused(404, "NotFound", "deployments", "web"), &key));
+        assert!(!is_gone(&refused(404, "NotFound", "replicasets", "web"), &key));
+        assert!(!is_gone(&refused(404, "NotFound", "deployments", "other"), &key));
+        assert!(!is_gone(&refused(409, "Conflict", "deployments", "web"), &key));
+    }
 }

@@ -7,6 +7,7 @@ use controller_runtime::{
     adoption::{controller_of, controller_reference},
     events::{EventType, about},
     informer::CONTROLLER,
+    refuses_new_objects,
 };
 use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec},
@@ -17,13 +18,13 @@ use kube::api::{DeleteParams, ObjectMeta, PostParams, Preconditions};
 use super::{
     Deployments,
     arithmetic::{
-        active, available, is_rolling, max_surge, max_unavailable, new_size, replicas, shares, size, sort_by_age, total,
+        active, available, is_rolling, max_unavailable, most, new_size, replicas, shares, size, sort_by_age, total,
     },
     revisions::{self, DESIRED_REPLICAS, HASH, REVISION, ROLLBACK, annotation},
     status::{self, PAUSED, PROGRESSING, TIMED_OUT},
     wait_until,
 };
-use crate::{namespace::refuses_new_objects, pods, words};
+use crate::{pods, words};
 
 const LONGEST_NAME: usize = 253;
 
@@ -258,12 +259,8 @@ impl<'a> Rollout<'a> {
             status: None,
         };
         revisions::annotate(&self.deployment, &mut set, revision);
-        revisions::annotate_replicas(&mut set, replicas(&self.spec), self.most());
+        revisions::annotate_replicas(&mut set, replicas(&self.spec), most(&self.spec));
         set
-    }
-
-    fn most(&self) -> i32 {
-        replicas(&self.spec) + max_surge(&self.spec)
     }
 
     fn event(&self, type_: EventType, reason: &str, message: impl Into<String>) {
@@ -275,7 +272,7 @@ impl<'a> Rollout<'a> {
         let from = size(set);
         let mut changed = (**set).clone();
         changed.spec.get_or_insert_default().replicas = Some(to);
-        let annotated = revisions::annotate_replicas(&mut changed, replicas(&self.spec), self.most());
+        let annotated = revisions::annotate_replicas(&mut changed, replicas(&self.spec), most(&self.spec));
         if from == to && !annotated {
             return Ok(false);
         }

@@ -9,6 +9,7 @@ use controller_runtime::{
     Change, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
     adoption::controller_reference,
     events::{EventType, Recorder, about},
+    refuses_new_objects,
 };
 use k8s_openapi::{
     api::{
@@ -25,9 +26,7 @@ use plan::{Group, MANAGED_BY, Plan, PortsKey, SERVICE_NAME, Template};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Setting,
-    namespace::refuses_new_objects,
-    pods,
+    Setting, pods,
     service_pods::{self, HEADLESS, TriggerTimes},
 };
 
@@ -267,8 +266,12 @@ impl Writes<'_> {
         for mut slice in plan.update {
             last_touch(&mut slice);
             let name = slice.metadata.name.clone().unwrap_or_default();
-            let written = api.replace(&name, &PostParams::default(), &slice).await?;
-            self.own_writes.wrote(self.key, self.slices, &written);
+            match api.replace(&name, &PostParams::default(), &slice).await {
+                Ok(written) => self.own_writes.wrote(self.key, self.slices, &written),
+                // That it is gone will be told, and then another is made.
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         for slice in plan.delete {
             let exactly = Preconditions { uid: slice.metadata.uid.clone(), resource_version: None };

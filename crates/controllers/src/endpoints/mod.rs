@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use controller_runtime::{
     Change, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
     events::{EventType, Recorder, about},
+    refuses_new_objects,
 };
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
 use kube::{
@@ -17,9 +18,7 @@ use subsets::Entry;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Setting,
-    namespace::refuses_new_objects,
-    pods,
+    Setting, pods,
     service_pods::{self, HEADLESS, TriggerTimes},
 };
 
@@ -108,7 +107,8 @@ impl Controller for EndpointsController {
         };
         match answer {
             Ok(written) => self.own_writes.wrote(key, &self.endpoints, &written),
-            Err(kube::Error::Api(status)) if found.is_none() && refuses_new_objects(&status) => {}
+            // Those that are gone will be told, and then others are made.
+            Err(kube::Error::Api(status)) if refuses_new_objects(&status) || status.is_not_found() => {}
             Err(error) => {
                 let (reason, what) = match found {
                     None => ("FailedToCreateEndpoint", "create endpoint for service"),

@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, ListParams, PostParams},
-    core::Status,
     discovery::verbs,
 };
 use tokio_util::sync::CancellationToken;
@@ -37,12 +36,6 @@ const SECONDS_FOR_FINALIZERS: i64 = 15;
 
 pub fn is_active(namespace: &Namespace) -> bool {
     namespace.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Active")
-}
-
-/// Whether a create was refused because the namespace is being deleted, which no later try will change.
-pub fn refuses_new_objects(status: &Status) -> bool {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 struct Namespaces {

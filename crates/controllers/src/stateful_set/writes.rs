@@ -3,6 +3,7 @@
 use controller_runtime::{
     Key,
     events::{EventType, about},
+    refuses_new_objects,
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -19,7 +20,7 @@ use super::{
     plan::{Plan, Step},
     retention::{self, Owners},
 };
-use crate::{namespace::refuses_new_objects, pod_writes::slow_start, words};
+use crate::{pod_writes::slow_start, words};
 
 pub struct Writes<'a> {
     pub api: Api<Pod>,
