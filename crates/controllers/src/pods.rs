@@ -88,15 +88,15 @@ pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     match ready(pod) {
         None => false,
         Some(_) if min_ready_seconds == 0 => true,
-        Some(since) => since.is_some_and(|since| since + seconds(min_ready_seconds) <= now),
+        Some(since) => since.is_some_and(|since| now.duration_since(since) >= seconds(min_ready_seconds)),
     }
 }
 
 /// How long until the next of the pods that are ready has been so for long enough.
 pub fn until_available(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
     let waiting = pods.iter().filter(|pod| !is_available(pod, min_ready_seconds, now)).filter_map(|pod| ready(pod)?);
-    let soonest = waiting.map(|since| since + seconds(min_ready_seconds)).min()?;
-    Some(Duration::try_from(soonest.duration_since(now)).unwrap_or_default())
+    let soonest = waiting.map(|since| seconds(min_ready_seconds).saturating_sub(now.duration_since(since))).min()?;
+    Some(Duration::try_from(soonest).unwrap_or_default())
 }
 
 pub fn seconds(seconds: i32) -> SignedDuration {

@@ -27,9 +27,9 @@ struct Finished {
 pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     let queue = WorkQueue::default();
     let (client, jobs) = (setting.client(ACCOUNT), setting.informers.of::<Job>());
-    let on_job = queue.clone();
+    let (on_job, clock) = (queue.clone(), setting.clock.clone());
     jobs.on_change(move |change| {
-        if expiry(change.object()).is_some() {
+        if time_left(change.object(), clock.now()).is_some() {
             on_job.add(Key::of(&**change.object()));
         }
     });
@@ -38,17 +38,13 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     controller_runtime::run(Arc::new(controller), queue, OwnWrites::default(), 1, stop).await;
 }
 
-/// When a Job is no longer of interest.
-fn expiry(job: &Job) -> Option<Timestamp> {
+/// How long a Job stays. None if it stays for good.
+fn time_left(job: &Job, now: Timestamp) -> Option<Duration> {
     let seconds =
         job.spec.as_ref()?.ttl_seconds_after_finished.filter(|_| job.metadata.deletion_timestamp.is_none())?;
     let end = finished(job)?.last_transition_time.as_ref()?.0;
-    Some(end + SignedDuration::from_secs(i64::from(seconds)))
-}
-
-/// How long a Job stays. None if it stays for good.
-fn time_left(job: &Job, now: Timestamp) -> Option<Duration> {
-    expiry(job).map(|expiry| Duration::try_from(expiry.duration_since(now)).unwrap_or_default())
+    let left = SignedDuration::from_secs(i64::from(seconds)).saturating_sub(now.duration_since(end));
+    Some(Duration::try_from(left).unwrap_or_default())
 }
 
 impl Controller for Finished {

@@ -19,6 +19,9 @@ mod tests;
 const UNSAID_MILLI_CPU: i64 = 100;
 const UNSAID_MEMORY: i64 = 200 << 20;
 
+/// More than any node has. What is beyond it is as good as endless, and no sum of such amounts overflows.
+const ENDLESS: i64 = 1 << 51;
+
 /// Amounts by resource. Those that are missing are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resources {
@@ -37,8 +40,8 @@ impl Resources {
             let amount = Quantity::parse(&amount.0).unwrap_or(Quantity::ZERO);
             match name.as_str() {
                 "pods" => {}
-                "cpu" => resources.milli_cpu = amount.milli_value(),
-                _ => *resources.at(name) = amount.value(),
+                "cpu" => resources.milli_cpu = amount.milli_value().min(ENDLESS),
+                _ => *resources.at(name) = amount.value().min(ENDLESS),
             }
         }
         resources

@@ -21,6 +21,8 @@ use tokio::{
 
 pub use state::Stats;
 
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Cheap to clone; all clones are one queue.
 pub struct WorkQueue<Q> {
     shared: Arc<Shared<Q>>,
@@ -56,9 +58,10 @@ impl<Q: Clone + Eq + Hash + Ord + Debug> WorkQueue<Q> {
         self.shared.changed.notify_one();
     }
 
-    /// The same, but not before some time has passed. The earliest time asked for counts.
+    /// The same, but not before some time has passed. The earliest time asked for counts. Who asks for a very long time is looked
+    /// at earlier: times come from people, and clocks have an end.
     pub fn add_after(&self, key: Q, delay: Duration) {
-        self.state().add_at(key, Instant::now() + delay);
+        self.state().add_at(key, Instant::now() + delay.min(LONGEST_WAIT));
         self.shared.changed.notify_one();
     }
 

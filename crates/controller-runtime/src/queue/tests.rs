@@ -169,3 +169,12 @@ async fn a_shutdown_ends_every_worker() {
         worker.await.expect("it ends");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_can_ask_for_too_long_a_time() {
+    let queue = WorkQueue::default();
+    queue.add_after("endless", Duration::from_secs(u64::MAX));
+    let began = Instant::now();
+    let item = queue.next().await.expect("a key");
+    assert_eq!((*item.key(), began.elapsed().as_secs()), ("endless", LONGEST_WAIT.as_secs()));
+}

@@ -49,7 +49,7 @@ pub fn wait(failures: u32, last_failure: Timestamp, now: Timestamp) -> Duration 
         return Duration::ZERO;
     }
     let whole = LONGEST.min(FIRST << (failures - 1).min(10));
-    let left = SignedDuration::from_secs(whole) - now.duration_since(last_failure);
+    let left = SignedDuration::from_secs(whole).saturating_sub(now.duration_since(last_failure));
     Duration::try_from(left).unwrap_or_default()
 }
 
@@ -57,7 +57,7 @@ pub fn wait(failures: u32, last_failure: Timestamp, now: Timestamp) -> Duration 
 pub fn finished(pod: &Pod) -> Timestamp {
     let deleted = || {
         let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
-        pod.metadata.deletion_timestamp.as_ref().map(|time| time.0 - grace)
+        pod.metadata.deletion_timestamp.as_ref().and_then(|time| time.0.checked_sub(grace).ok())
     };
     let created = || pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
     containers_finished(pod).or_else(|| unready_since(pod)).or_else(deleted).or_else(created).unwrap_or_default()

@@ -59,7 +59,9 @@ impl Indexes {
 
     /// The first indexes below `completions` that are not in the set.
     pub fn first_missing(&self, count: usize, completions: i32) -> Vec<i32> {
-        (0..completions).filter(|index| !self.has(*index)).take(count).collect()
+        let gaps_begin = std::iter::once(0).chain(self.0.iter().map(|(_, last)| last.saturating_add(1)));
+        let gaps_end = self.0.iter().map(|(first, _)| *first).chain([completions]);
+        gaps_begin.zip(gaps_end).flat_map(|(begin, end)| begin..end.min(completions)).take(count).collect()
     }
 }
 

@@ -225,7 +225,7 @@ impl<'a> Look<'a> {
     pub fn time_left(&self) -> Option<Duration> {
         let limit = self.spec.active_deadline_seconds.filter(|_| !is_suspended(self.spec))?;
         let start = self.job.status.as_ref()?.start_time.as_ref()?.0;
-        let left = SignedDuration::from_secs(limit) - self.now.duration_since(start);
+        let left = SignedDuration::from_secs(limit).saturating_sub(self.now.duration_since(start));
         Some(Duration::try_from(left).unwrap_or_default())
     }
 

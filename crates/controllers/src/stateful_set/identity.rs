@@ -1,5 +1,7 @@
 //! What makes a pod of a StatefulSet the one it is: its number, its name, its labels, and its claims.
 
+use std::ops::Range;
+
 use controller_runtime::adoption::controller_reference;
 use k8s_openapi::api::{
     apps::v1::{StatefulSet, StatefulSetSpec},
@@ -37,9 +39,14 @@ pub fn replicas(spec: &StatefulSetSpec) -> i32 {
     spec.replicas.unwrap_or(1)
 }
 
+/// The numbers that the set asks for.
+pub fn numbers(spec: &StatefulSetSpec) -> Range<i32> {
+    start(spec)..start(spec).saturating_add(replicas(spec))
+}
+
 /// Whether a pod is among those the set asks for.
 pub fn is_wanted(spec: &StatefulSetSpec, pod: &Pod) -> bool {
-    ordinal(pod).is_some_and(|ordinal| (start(spec)..start(spec) + replicas(spec)).contains(&ordinal))
+    ordinal(pod).is_some_and(|ordinal| numbers(spec).contains(&ordinal))
 }
 
 pub fn pod_revision(pod: &Pod) -> Option<&str> {

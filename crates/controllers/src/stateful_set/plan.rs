@@ -10,8 +10,8 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::identity::{is_wanted, new_pod, ordinal, pod_revision, replicas, start};
-use crate::{pods, share::scaled};
+use super::identity::{is_wanted, new_pod, numbers, ordinal, pod_revision, replicas, start};
+use crate::{pod_writes::BURST, pods, share::scaled};
 
 /// A template with the name of its revision.
 pub struct Version {
@@ -73,12 +73,13 @@ impl Plan<'_> {
     fn sorted(&self) -> (Vec<Place>, Vec<Arc<Pod>>) {
         let (wanted, mut surplus): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) =
             self.pods.iter().filter(|pod| ordinal(pod).is_some()).partition(|pod| is_wanted(self.spec, pod));
-        let by_number: BTreeMap<i32, Arc<Pod>> =
-            wanted.into_iter().filter_map(|pod| Some((ordinal(pod)?, pod.clone()))).collect();
-        let first = start(self.spec);
-        let all = (first..first + replicas(self.spec)).map(|number| (number, by_number.get(&number).cloned()));
+        let mut all: BTreeMap<i32, Option<Arc<Pod>>> =
+            wanted.into_iter().filter_map(|pod| Some((ordinal(pod)?, Some(pod.clone())))).collect();
+        // Only so many of those that are missing: a set may ask for billions.
+        let missing: Vec<i32> = numbers(self.spec).filter(|number| !all.contains_key(number)).take(BURST).collect();
+        all.extend(missing.into_iter().map(|number| (number, None)));
         surplus.sort_by_key(|pod| std::cmp::Reverse(ordinal(pod)));
-        (all.collect(), surplus.into_iter().cloned().collect())
+        (all.into_iter().collect(), surplus.into_iter().cloned().collect())
     }
 
     /// The whole way to what should be, as far as it can be gone now.
@@ -162,7 +163,7 @@ impl Plan<'_> {
             return Vec::new();
         }
         let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
-        let partition = usize::try_from(self.partition()).unwrap_or(0);
+        let from = start(self.spec).saturating_add(self.partition());
         let is_there = |pod: &Option<Arc<Pod>>| pod.as_ref().is_some_and(|pod| self.is_there(pod));
         let may_go = rolling.and_then(|rolling| rolling.max_unavailable.as_ref()).map(|most| {
             let most = scaled(Some(most), replicas(self.spec), false).max(1);
@@ -170,7 +171,7 @@ impl Plan<'_> {
             usize::try_from(most).unwrap_or(1).saturating_sub(missing)
         });
         let mut going = Vec::new();
-        for (_, pod) in wanted.iter().skip(partition).rev() {
+        for (_, pod) in wanted.iter().rev().take_while(|(number, _)| *number >= from) {
             if going.len() >= may_go.unwrap_or(1) {
                 break;
             }
@@ -201,7 +202,7 @@ impl Plan<'_> {
             None if is_rolling => self.set.status.as_ref().and_then(|status| status.current_replicas).unwrap_or(0),
             None => 0,
         };
-        let version = if number < start(self.spec) + current { self.current } else { self.update };
+        let version = if number < start(self.spec).saturating_add(current) { self.current } else { self.update };
         new_pod(self.set, &version.template, &version.name, number)
     }
 

@@ -87,6 +87,14 @@ fn pods_come_and_go_in_order() {
 }
 
 #[test]
+fn a_set_that_asks_for_billions_gets_some_at_a_time() {
+    let spec = json!({"podManagementPolicy": "Parallel", "replicas": i32::MAX, "ordinals": {"start": 7}});
+    let made = on_plan(&set(spec), "N-N", |plan| changes(&plan.steps()));
+    let made: Vec<&str> = made.split(' ').collect();
+    assert_eq!((made.len(), made[0], made[1], made[499]), (500, "+8", "+10", "+508"));
+}
+
+#[test]
 fn updates_come_from_above() {
     let rolling = |update: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": update}});
     for (spec, of, wanted) in [

@@ -73,6 +73,16 @@ fn a_container_counts_for_what_it_was_given() {
 }
 
 #[test]
+fn endless_requests_stay_endless_however_many_there_are() {
+    let container = |name: &str| {
+        let requests = json!({"memory": "9223372036854775807", "example.com/gpu": "9223372036854775807"});
+        json!({"name": name, "image": "web", "resources": {"requests": requests}})
+    };
+    let requests = said(json!({"containers": [container("a"), container("b"), container("c")]}));
+    assert!(requests.memory > 1 << 50 && requests.other("example.com/gpu") > 1 << 50, "{requests:?}");
+}
+
+#[test]
 fn any_resource_can_be_asked_for() {
     let gpus = pod("web", asking(json!({"example.com/gpu": "2", "hugepages-2Mi": "4Mi", "pods": "7"})));
     let said: Vec<_> = gpus.shape.requests.said.others().collect();

@@ -102,6 +102,19 @@ async fn a_job_runs_to_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_deadlines_stop_nobody() {
+    let case = Case::new(|_| Fate::Succeeded).await;
+    // More Jobs than there are workers.
+    let names: Vec<String> = (0..8).map(|number| format!("endless-{number}")).collect();
+    for name in &names {
+        case.create(name, json!({"activeDeadlineSeconds": i64::MAX})).await;
+    }
+    for name in &names {
+        case.end(name, "Complete").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_count_where_they_should() {
     let fate = |pod: &Pod| if index(pod) == "1" { Fate::Failed(3) } else { Fate::Succeeded };
     let case = Case::new(fate).await;
