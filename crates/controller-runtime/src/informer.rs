@@ -9,6 +9,7 @@ use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     adoption::controller_of,
     key::{Key, revision},
+    runner::words,
     watch_loop::{Told, follow},
 };
 
@@ -198,7 +200,7 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
             }
         };
         for change in &changes {
-            handlers.iter().for_each(|handler| handler(change));
+            handlers.iter().for_each(|handler| hand(handler, change));
         }
         drop(handlers);
         self.shared.progress.send_modify(|progress| {
@@ -206,6 +208,13 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
             // A store that was put back to an earlier state counts from there.
             progress.revision = if listed { up_to } else { progress.revision.max(up_to) };
         });
+    }
+}
+
+/// A handler that panics is a failure of its own: everybody else still wants to hear of the kind.
+fn hand<K: Resource>(handler: &Handler<K>, change: &Change<K>) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(change))) {
+        tracing::error!(object = %Key::of(&**change.object()), problem = words(&*panic), "a handler has panicked");
     }
 }
 

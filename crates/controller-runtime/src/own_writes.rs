@@ -24,6 +24,9 @@ use crate::{
 /// As long as Kubernetes waits for its expectations. Then the cache is believed as it is.
 const GIVE_UP: Duration = Duration::from_secs(5 * 60);
 
+/// Every so many keys it is looked which of them wait for anything: some are never worked on again.
+const SWEEP_EVERY: usize = 1024;
+
 /// The writes that are not known to have been seen, by the key of the work. Cheap to clone.
 pub struct OwnWrites<Q> {
     pending: Arc<Mutex<HashMap<Q, Vec<Pending>>>>,
@@ -32,6 +35,12 @@ pub struct OwnWrites<Q> {
 struct Pending {
     progress: watch::Receiver<Progress>,
     seen: Box<dyn Fn(&Progress) -> bool + Send + Sync>,
+}
+
+impl Pending {
+    fn is_seen(&self) -> bool {
+        (self.seen)(&self.progress.borrow())
+    }
 }
 
 impl<Q> Clone for OwnWrites<Q> {
@@ -69,7 +78,16 @@ impl<Q: Clone + Eq + Hash + Debug> OwnWrites<Q> {
         seen: impl Fn(&Progress) -> bool + Send + Sync + 'static,
     ) {
         let pending = Pending { progress: informer.progress(), seen: Box::new(seen) };
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default().push(pending);
+        let mut all = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.is_empty() && all.len().is_multiple_of(SWEEP_EVERY) && !all.contains_key(key) {
+            all.retain(|_, writes| !writes.iter().all(Pending::is_seen));
+        }
+        all.entry(key.clone()).or_default().push(pending);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Waits until all writes under a key have been seen.

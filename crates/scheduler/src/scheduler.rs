@@ -4,8 +4,12 @@
 //! everything that happened before it, and no event can slip past a pod that is being tried. A pod is in one of these
 //! places: in the queue, assumed on a node (its binding is on its way), or on a node.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeSet, HashMap},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
@@ -117,11 +121,15 @@ impl Scheduler {
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             while let Ok(told) = self.told.try_recv() {
-                self.hear(told);
+                self.guarded(|scheduler| scheduler.hear(told));
             }
             let may_bind = self.bindings < MOST_BINDINGS;
             if may_bind && let Some(queued) = self.queue.pop(Instant::now()) {
-                self.place(queued);
+                let kept = queued.clone();
+                if !self.guarded(|scheduler| scheduler.place(queued)) {
+                    self.queue.remove(&kept.pod.uid);
+                    self.queue.failed(kept, Instant::now());
+                }
                 // Others on this thread have work to do as well.
                 tokio::task::yield_now().await;
                 continue;
@@ -129,10 +137,19 @@ impl Scheduler {
             let wakes = self.queue.next_change().filter(|_| may_bind);
             tokio::select! {
                 () = stop.cancelled() => {}
-                Some(told) = self.told.recv() => self.hear(told),
+                Some(told) = self.told.recv() => drop(self.guarded(|scheduler| scheduler.hear(told))),
                 () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
             }
         }
+    }
+
+    /// Works, and says whether that came to its end: an object that nobody foresaw must not end the scheduling of all others.
+    fn guarded(&mut self, work: impl FnOnce(&mut Self)) -> bool {
+        let ended = catch_unwind(AssertUnwindSafe(|| work(self))).is_ok();
+        if !ended {
+            tracing::error!("the scheduler has panicked over one object, and goes on with the others");
+        }
+        ended
     }
 
     fn hear(&mut self, told: Told) {

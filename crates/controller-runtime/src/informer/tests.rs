@@ -97,3 +97,31 @@ async fn own_writes_are_waited_for() {
     informer.tell(Told::Deleted(object("x", "b", "2", 8, "")), &keep);
     seen.await.expect("both have been seen");
 }
+
+#[tokio::test]
+async fn writes_of_keys_that_nobody_works_on_again_are_forgotten() {
+    let (informer, _) = heard();
+    let keep = |_: &mut ConfigMap| {};
+    let own_writes = OwnWrites::default();
+    informer.tell(Told::All(Vec::new(), 5), &keep);
+    for key in 0..20_000 {
+        own_writes.wrote(&key, &informer, &object("x", "a", "1", 3, ""));
+    }
+    own_writes.wrote(&0, &informer, &object("x", "a", "1", 9, ""));
+    assert!(own_writes.len() <= 1024, "{}", own_writes.len());
+    let seen = own_writes.seen(&0);
+    informer.tell(Told::UpTo(9), &keep);
+    seen.await;
+}
+
+#[test]
+fn a_handler_that_panics_keeps_nobody_from_hearing() {
+    let informer: Informer<ConfigMap> = Informer::detached();
+    informer.on_change(|_| panic!("on purpose"));
+    let heard = Arc::new(Mutex::new(0));
+    let count = heard.clone();
+    informer.on_change(move |_| *count.lock().expect("no panic") += 1);
+    informer.tell(Told::All(vec![object("x", "a", "1", 1, ""), object("x", "b", "2", 2, "")], 2), &|_| {});
+    informer.tell(Told::Deleted(object("x", "a", "1", 3, "")), &|_| {});
+    assert_eq!((*heard.lock().expect("no panic"), informer.all().len()), (3, 1));
+}
