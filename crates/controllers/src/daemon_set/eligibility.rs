@@ -5,7 +5,7 @@
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration},
+    core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration},
 };
 
 use crate::pods;
@@ -31,10 +31,10 @@ const TOLERATED: &[(&str, &str)] = &[
 ];
 const NO_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// Adds to a pod what daemons tolerate.
-pub fn tolerate(spec: &mut PodSpec) {
+/// What a daemon pod tolerates: what it says, and what daemons do.
+pub fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
     let on_host = spec.host_network == Some(true);
-    let tolerations = spec.tolerations.get_or_insert_default();
+    let mut tolerations = spec.tolerations.clone().unwrap_or_default();
     for (key, effect) in TOLERATED.iter().chain(on_host.then_some(&NO_NETWORK)) {
         let new = Toleration {
             key: Some((*key).to_owned()),
@@ -48,34 +48,54 @@ pub fn tolerate(spec: &mut PodSpec) {
             None => tolerations.push(new),
         }
     }
+    tolerations
 }
 
 fn is_exists(toleration: &Toleration) -> bool {
     toleration.operator.as_deref() == Some("Exists") && toleration.value.as_deref().unwrap_or_default().is_empty()
 }
 
-pub fn place(set: &DaemonSet, node: &Node) -> Place {
-    let template = set.spec.as_ref().and_then(|spec| spec.template.spec.clone());
-    let Some(mut pod) = template else { return Place::NotHere };
-    let name = node.metadata.name.as_deref().unwrap_or_default();
-    let named = pod.node_name.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == name);
-    if !named || !fits(&pod, node) {
-        return Place::NotHere;
+/// What the pods of a DaemonSet ask of nodes, read once for all of them.
+pub struct Demands<'a> {
+    /// Nothing is asked, and nothing fits, where there is no pod.
+    pod: Option<(&'a PodSpec, Vec<Toleration>)>,
+}
+
+impl<'a> Demands<'a> {
+    pub fn of(set: &'a DaemonSet) -> Self {
+        let pod = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        Self { pod: pod.map(|pod| (pod, tolerations(pod))) }
     }
-    tolerate(&mut pod);
-    let tolerations = pod.tolerations.unwrap_or_default();
-    let taints = node.spec.iter().filter_map(|spec| spec.taints.as_ref()).flatten();
-    let not_tolerated: Vec<&str> = taints
-        .filter(|taint| !tolerations.iter().any(|toleration| pods::tolerates(toleration, taint)))
-        .map(|taint| taint.effect.as_str())
-        .collect();
-    if not_tolerated.contains(&"NoExecute") {
-        Place::NotHere
-    } else if not_tolerated.contains(&"NoSchedule") {
-        Place::Kept
-    } else {
-        Place::Wanted
+
+    pub fn place(&self, node: &Node) -> Place {
+        let Some((pod, tolerations)) = &self.pod else { return Place::NotHere };
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let named = pod.node_name.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == name);
+        if !named || !fits(pod, node) {
+            return Place::NotHere;
+        }
+        let not_tolerated: Vec<&str> = taints(node)
+            .iter()
+            .filter(|taint| !tolerations.iter().any(|toleration| pods::tolerates(toleration, taint)))
+            .map(|taint| taint.effect.as_str())
+            .collect();
+        if not_tolerated.contains(&"NoExecute") {
+            Place::NotHere
+        } else if not_tolerated.contains(&"NoSchedule") {
+            Place::Kept
+        } else {
+            Place::Wanted
+        }
     }
+}
+
+/// Whether a node is the same to all daemons. Most of its changes are heartbeats.
+pub fn is_same(old: &Node, new: &Node) -> bool {
+    old.metadata.labels == new.metadata.labels && taints(old) == taints(new)
+}
+
+fn taints(node: &Node) -> &[Taint] {
+    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
 }
 
 /// Whether a node is what the pod's selector and affinity ask for.
@@ -133,6 +153,10 @@ mod tests {
         serde_json::from_value(json!({"spec": {"selector": {}, "template": {"spec": whole}}})).expect("a set")
     }
 
+    fn place(set: &DaemonSet, node: &Node) -> Place {
+        Demands::of(set).place(node)
+    }
+
     fn taint(key: &str, effect: &str) -> Value {
         json!([{"key": key, "value": "v", "effect": effect}])
     }
@@ -164,6 +188,17 @@ mod tests {
         ] {
             assert_eq!(place(&set(json!({"tolerations": [toleration]})), &tainted), is, "{toleration}");
         }
+    }
+
+    #[test]
+    fn heartbeats_are_nothing_to_daemons() {
+        let old = node(json!({"a": "b"}), taint("a", "NoSchedule"));
+        let mut new = old.clone();
+        new.status =
+            Some(serde_json::from_value(json!({"conditions": [{"type": "Ready", "status": "True"}]})).expect("one"));
+        assert!(is_same(&old, &new));
+        assert!(!is_same(&old, &node(json!({"a": "c"}), taint("a", "NoSchedule"))));
+        assert!(!is_same(&old, &node(json!({"a": "b"}), taint("b", "NoSchedule"))));
     }
 
     #[test]

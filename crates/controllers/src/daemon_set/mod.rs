@@ -23,7 +23,7 @@ use controller_runtime::{
     events::{EventType, Recorder, about},
     informer::{CONTROLLER, by_controller, orphans},
 };
-use eligibility::{Place, place};
+use eligibility::{Demands, Place};
 use failures::Failures;
 use futures::future::join_all;
 use k8s_openapi::{
@@ -92,6 +92,9 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     });
     let (on_node, sets) = (queue.clone(), controller.sets.clone());
     controller.nodes.on_change(move |change| {
+        if matches!(change, Change::Applied { old: Some(old), new } if eligibility::is_same(old, new)) {
+            return;
+        }
         sets.all().iter().filter(|set| matters(set, change)).for_each(|set| on_node.add(Key::of(&**set)));
     });
     controller.sets.synced().await;
@@ -107,9 +110,11 @@ fn selects(spec: &DaemonSetSpec, pod: &Pod) -> bool {
 
 /// Whether a change of a node is one to a set.
 fn matters(set: &DaemonSet, change: &Change<Node>) -> bool {
+    let demands = Demands::of(set);
+    let place = |node: &Arc<Node>| demands.place(node);
     let (before, after) = match change {
-        Change::Deleted(last) => (place(set, last), Place::NotHere),
-        Change::Applied { old, new } => (old.as_ref().map_or(Place::NotHere, |old| place(set, old)), place(set, new)),
+        Change::Deleted(last) => (place(last), Place::NotHere),
+        Change::Applied { old, new } => (old.as_ref().map_or(Place::NotHere, place), place(new)),
     };
     before != after
 }

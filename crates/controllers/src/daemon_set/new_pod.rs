@@ -7,7 +7,7 @@ use k8s_openapi::api::{
 };
 
 use super::{
-    eligibility::tolerate,
+    eligibility::tolerations,
     plan::{GENERATION, generation},
 };
 use crate::{history::POD_REVISION, pods};
@@ -21,7 +21,7 @@ pub fn new_pod(set: &DaemonSet, node: &str, hash: &str) -> Pod {
         labels.insert(GENERATION.to_owned(), generation.to_owned());
     }
     let spec = pod.spec.get_or_insert_default();
-    tolerate(spec);
+    spec.tolerations = Some(tolerations(spec));
     // Whatever the affinity asks for, this node has it.
     let named = NodeSelectorRequirement {
         key: "metadata.name".to_owned(),

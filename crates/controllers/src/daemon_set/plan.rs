@@ -10,7 +10,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::eligibility::{Place, place};
+use super::eligibility::{Demands, Place};
 use crate::{
     history::{POD_REVISION, label},
     pods,
@@ -48,7 +48,8 @@ pub struct Work {
 
 impl<'a> Plan<'a> {
     pub fn new(set: &'a DaemonSet, nodes: &[Arc<Node>], pods: &[Arc<Pod>], hash: &'a str, now: Timestamp) -> Self {
-        let nodes = nodes.iter().map(|node| (node.metadata.name.clone().unwrap_or_default(), place(set, node)));
+        let demands = Demands::of(set);
+        let nodes = nodes.iter().map(|node| (node.metadata.name.clone().unwrap_or_default(), demands.place(node)));
         let mut by_node: BTreeMap<String, Vec<Arc<Pod>>> = BTreeMap::new();
         for pod in pods {
             // One that has ended and is being deleted is as good as gone.
