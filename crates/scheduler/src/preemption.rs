@@ -15,6 +15,7 @@ use std::{
 };
 
 use k8s_openapi::{api::policy::v1::PodDisruptionBudget, jiff::Timestamp};
+use object_model::selector::LabelSelector;
 
 pub use eviction::Evictions;
 
@@ -66,12 +67,19 @@ pub fn make_room(
     let offset = hasher.finish() as usize % potential.len().max(1);
     potential.rotate_left(offset);
 
+    let enough = (potential.len() / 10).max(LEAST_CANDIDATES);
+    let (promising, hopeless): (Vec<usize>, Vec<usize>) =
+        potential.into_iter().partition(|slot| search.snapshot.node(*slot).has_lesser(search.pod.priority));
+    let nobody = Arc::new(no_victims());
+    let mut failed: Vec<_> = hopeless.into_iter().map(|slot| (slot, nobody.clone())).collect();
+    if promising.is_empty() {
+        return Err(NoRoom { words: words(diagnosis, failed), for_good: true });
+    }
     let mut ignored = Diagnosis::default();
     let filters = search.pre_filter(&mut ignored).map(|(filters, _)| filters).unwrap_or_default();
-    let enough = (potential.len() / 10).max(LEAST_CANDIDATES);
-    let (mut rooms, mut failed) = (Vec::new(), Vec::new());
-    for slot in potential {
-        match on_node(search, &filters, slot, budgets) {
+    let (budgets, mut rooms) = (budgets.iter().filter_map(|of| Budget::of(of)).collect::<Vec<_>>(), Vec::new());
+    for slot in promising {
+        match on_node(search, &filters, slot, &budgets) {
             Ok(room) => rooms.push(room),
             Err(rejection) => failed.push((slot, Arc::new(rejection))),
         }
@@ -103,19 +111,20 @@ fn is_being_preempted(pod: &PodInfo) -> bool {
         && target.is_some_and(|target| target.status == "True" && target.reason.as_deref() == Some(REASON))
 }
 
-/// Who would have to go from a node.
+fn no_victims() -> Rejection {
+    Rejection::for_good(NAME, "No preemption victims found for incoming pod")
+}
+
+/// Who would have to go from a node, on which there are less important pods.
 fn on_node(
     search: Search<'_>,
     filters: &[Box<dyn Filter + '_>],
     slot: usize,
-    budgets: &[Arc<PodDisruptionBudget>],
+    budgets: &[Budget<'_>],
 ) -> Result<Room, Rejection> {
     let mut node = search.snapshot.node(slot).clone();
     let mut filters: Vec<_> = filters.iter().map(|filter| filter.copy()).collect();
     let mut lesser: Vec<_> = node.pods().iter().filter(|pod| pod.priority < search.pod.priority).cloned().collect();
-    if lesser.is_empty() {
-        return Err(Rejection::for_good(NAME, "No preemption victims found for incoming pod"));
-    }
     for pod in &lesser {
         suppose(&mut filters, &mut node, pod, slot, false);
     }
@@ -133,7 +142,7 @@ fn on_node(
     }
     victims.sort_by_key(importance);
     if victims.is_empty() {
-        return Err(Rejection::for_good(NAME, "No preemption victims found for incoming pod"));
+        return Err(no_victims());
     }
     Ok(Room { node: node.name().to_owned(), victims, violations })
 }
@@ -157,15 +166,21 @@ fn started(pod: &PodInfo) -> Timestamp {
     started.map_or(Timestamp::MAX, |time| time.0)
 }
 
+/// A budget that selects any pods, with its selector read once for all of them.
+struct Budget<'a> {
+    of: &'a PodDisruptionBudget,
+    selector: LabelSelector,
+}
+
 /// Pods whose going would break a budget, and the others. Order stays.
-fn by_budget(pods: Vec<Arc<PodInfo>>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
+fn by_budget(pods: Vec<Arc<PodInfo>>, budgets: &[Budget<'_>]) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
     let mut allowed: Vec<i32> = budgets
         .iter()
-        .map(|budget| budget.status.as_ref().and_then(|status| status.disruptions_allowed).unwrap_or(0))
+        .map(|budget| budget.of.status.as_ref().and_then(|status| status.disruptions_allowed).unwrap_or(0))
         .collect();
     pods.into_iter().partition(|pod| {
         for (budget, allowed) in budgets.iter().zip(&mut allowed) {
-            if covers(budget, pod) {
+            if budget.covers(pod) {
                 *allowed -= 1;
                 if *allowed < 0 {
                     return true;
@@ -176,14 +191,20 @@ fn by_budget(pods: Vec<Arc<PodInfo>>, budgets: &[Arc<PodDisruptionBudget>]) -> (
     })
 }
 
-/// Whether a pod counts for a budget. One that goes already has been counted.
-fn covers(budget: &PodDisruptionBudget, pod: &PodInfo) -> bool {
-    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()).and_then(label_selector);
-    let goes = budget.status.as_ref().and_then(|status| status.disrupted_pods.as_ref());
-    budget.metadata.namespace.as_deref() == Some(&pod.key.namespace)
-        && !pod.labels().is_empty()
-        && selector.is_some_and(|selector| !selector.is_everything() && selects(&selector, pod.labels()))
-        && !goes.is_some_and(|goes| goes.contains_key(&pod.key.name))
+impl<'a> Budget<'a> {
+    fn of(of: &'a PodDisruptionBudget) -> Option<Self> {
+        let selector = label_selector(of.spec.as_ref()?.selector.as_ref()?)?;
+        (!selector.is_everything()).then_some(Self { of, selector })
+    }
+
+    /// Whether a pod counts for the budget. One that goes already has been counted.
+    fn covers(&self, pod: &PodInfo) -> bool {
+        let goes = self.of.status.as_ref().and_then(|status| status.disrupted_pods.as_ref());
+        self.of.metadata.namespace.as_deref() == Some(&pod.key.namespace)
+            && !pod.labels().is_empty()
+            && selects(&self.selector, pod.labels())
+            && !goes.is_some_and(|goes| goes.contains_key(&pod.key.name))
+    }
 }
 
 /// The smaller, the better: broken budgets, the most important victim, the importance of all, their number, and how long the most

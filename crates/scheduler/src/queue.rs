@@ -67,7 +67,8 @@ pub struct Queue {
     backing_off: BTreeSet<(Instant, Order, String)>,
     /// The same for those that failed by an error.
     after_errors: BTreeSet<(Instant, Order, String)>,
-    unschedulable: BTreeSet<(Instant, String)>,
+    /// By who rejected them: an event is put to the plugins that it means something to, and to their pods only.
+    unschedulable: HashMap<BTreeSet<&'static str>, BTreeSet<(Instant, String)>>,
     /// Makes those equal that came at the same instant go in their order.
     added: u64,
 }
@@ -80,7 +81,7 @@ impl Queue {
             active: BTreeSet::new(),
             backing_off: BTreeSet::new(),
             after_errors: BTreeSet::new(),
-            unschedulable: BTreeSet::new(),
+            unschedulable: HashMap::new(),
             added: 0,
         }
     }
@@ -148,14 +149,19 @@ impl Queue {
 
     /// Something happened: tries those again whom it could help.
     pub fn wake(&mut self, event: &Event<'_>, now: Instant) {
-        let rejecters = &self.framework.rejecters;
-        let helps = |queued: &Queued| {
-            let asked = rejecters.iter().filter(|plugin| queued.rejected_by.contains(plugin.name()));
-            queued.rejected_by.is_empty() || asked.into_iter().any(|plugin| plugin.helps(event, &queued.pod))
-        };
-        let uids = self.unschedulable.iter().map(|(_, uid)| uid);
-        let helped: Vec<String> =
-            uids.filter(|uid| self.pods.get(*uid).is_some_and(|(queued, _)| helps(queued))).cloned().collect();
+        let hearing: Vec<_> = self.framework.rejecters.iter().filter(|plugin| plugin.hears(event)).cloned().collect();
+        let mut helped: Vec<String> = Vec::new();
+        for (rejected_by, pods) in &self.unschedulable {
+            let asked: Vec<_> = hearing.iter().filter(|plugin| rejected_by.contains(plugin.name())).collect();
+            if asked.is_empty() && !rejected_by.is_empty() {
+                continue;
+            }
+            let helps = |uid: &String| {
+                let pod = self.pods.get(uid).map(|(queued, _)| &queued.pod);
+                pod.is_some_and(|pod| rejected_by.is_empty() || asked.iter().any(|plugin| plugin.helps(event, pod)))
+            };
+            helped.extend(pods.iter().map(|(_, uid)| uid).filter(|uid| helps(uid)).cloned());
+        }
         for uid in helped {
             self.wake_one(&uid, now);
         }
@@ -164,12 +170,16 @@ impl Queue {
     /// When time alone changes something.
     pub fn next_change(&self) -> Option<Instant> {
         let of = |waiting: &BTreeSet<(Instant, Order, String)>| waiting.first().map(|(until, ..)| *until);
-        let unschedulable = self.unschedulable.first().map(|(since, _)| *since + TRIED_AGAIN_AFTER);
+        let unschedulable = self.longest_unschedulable().map(|(since, _)| *since + TRIED_AGAIN_AFTER);
         [of(&self.backing_off), of(&self.after_errors), unschedulable].into_iter().flatten().min()
     }
 
+    fn longest_unschedulable(&self) -> Option<&(Instant, String)> {
+        self.unschedulable.values().filter_map(BTreeSet::first).min()
+    }
+
     fn wake_by_time(&mut self, now: Instant) {
-        while let Some((since, uid)) = self.unschedulable.first()
+        while let Some((since, uid)) = self.longest_unschedulable()
             && *since + TRIED_AGAIN_AFTER <= now
         {
             let uid = uid.clone();
@@ -215,7 +225,8 @@ impl Queue {
 
     fn stay_unschedulable(&mut self, queued: Queued) {
         let uid = queued.pod.uid.clone();
-        self.unschedulable.insert((queued.since, uid.clone()));
+        let alike = self.unschedulable.entry(queued.rejected_by.clone()).or_default();
+        alike.insert((queued.since, uid.clone()));
         self.pods.insert(uid, (queued, Place::Unschedulable));
     }
 
@@ -224,8 +235,17 @@ impl Queue {
             Place::Active(order) => drop(self.active.remove(&(*order, uid.to_owned()))),
             Place::BackingOff(until, order, false) => drop(self.backing_off.remove(&(*until, *order, uid.to_owned()))),
             Place::BackingOff(until, order, true) => drop(self.after_errors.remove(&(*until, *order, uid.to_owned()))),
-            Place::Unschedulable => drop(self.unschedulable.remove(&(queued.since, uid.to_owned()))),
+            Place::Unschedulable => self.leave_unschedulable(uid, queued),
             Place::Gated => {}
+        }
+    }
+
+    fn leave_unschedulable(&mut self, uid: &str, queued: &Queued) {
+        if let Some(alike) = self.unschedulable.get_mut(&queued.rejected_by) {
+            alike.remove(&(queued.since, uid.to_owned()));
+            if alike.is_empty() {
+                self.unschedulable.remove(&queued.rejected_by);
+            }
         }
     }
 

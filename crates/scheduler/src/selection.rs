@@ -159,6 +159,12 @@ impl PodSelector {
         Self { namespaces: BTreeSet::from([namespace.to_owned()]), namespace_selector: None, labels }
     }
 
+    /// The one namespace in which pods are meant, if it is only one.
+    pub fn home(&self) -> Option<&str> {
+        let only = self.namespaces.first().filter(|_| self.namespaces.len() == 1 && self.namespace_selector.is_none());
+        only.map(String::as_str)
+    }
+
     /// Whether a pod with these labels in a namespace is meant. The namespace's own labels are asked for when they matter.
     pub fn selects<'a>(
         &self,

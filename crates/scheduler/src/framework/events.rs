@@ -29,6 +29,13 @@ pub enum Event<'a> {
     },
 }
 
+impl Event<'_> {
+    /// Whether a node is new or has changed.
+    pub fn is_about_a_node(&self) -> bool {
+        matches!(self, Event::NodeAdded(_) | Event::NodeChanged { .. })
+    }
+}
+
 /// What has changed of a node. Heartbeats and the like change nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeChange {

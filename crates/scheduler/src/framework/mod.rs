@@ -31,6 +31,11 @@ pub trait Plugin: Send + Sync + 'static {
 
     /// Whether an event could help a pod that this plugin has rejected. Only then is the pod tried again.
     fn helps(&self, event: &Event<'_>, pod: &PodInfo) -> bool;
+
+    /// Whether an event could help any pod at all. If not, nobody is asked about single ones, of which there may be many.
+    fn hears(&self, _event: &Event<'_>) -> bool {
+        true
+    }
 }
 
 /// Decides whether a pod may be tried at all.

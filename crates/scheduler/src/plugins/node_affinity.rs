@@ -31,6 +31,10 @@ impl Plugin for NodeAffinity {
             _ => false,
         }
     }
+
+    fn hears(&self, event: &Event<'_>) -> bool {
+        event.is_about_a_node()
+    }
 }
 
 impl PreFilter for NodeAffinity {

@@ -27,6 +27,10 @@ impl Plugin for NodeUnschedulable {
             _ => false,
         }
     }
+
+    fn hears(&self, event: &Event<'_>) -> bool {
+        event.is_about_a_node()
+    }
 }
 
 impl NodeFilter for NodeUnschedulable {

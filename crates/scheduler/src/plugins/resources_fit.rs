@@ -33,12 +33,16 @@ impl Plugin for NodeResourcesFit {
             _ => false,
         }
     }
+
+    fn hears(&self, event: &Event<'_>) -> bool {
+        event.is_about_a_node() || matches!(event, Event::PodChanged { .. } | Event::PodRemoved(_))
+    }
 }
 
 /// Whether a pod fits on a node without any other pod.
 fn would_fit(pod: &PodInfo, node: &Node) -> bool {
     let mut empty = NodeInfo::default();
-    empty.set(Some(node.clone().into()));
+    (empty.allocatable, empty.most_pods) = capacity(node.status.as_ref());
     NodeResourcesFit.filter(&pod.shape, &empty).is_ok()
 }
 

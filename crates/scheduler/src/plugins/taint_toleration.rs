@@ -29,6 +29,10 @@ impl Plugin for TaintToleration {
             _ => false,
         }
     }
+
+    fn hears(&self, event: &Event<'_>) -> bool {
+        event.is_about_a_node()
+    }
 }
 
 impl NodeFilter for TaintToleration {

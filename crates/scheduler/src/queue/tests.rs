@@ -76,6 +76,42 @@ fn errors_are_waited_out_longer_each_time_up_to_ten_seconds() {
 }
 
 #[test]
+fn whoever_is_not_asked_could_not_have_helped() {
+    let (plain, changed) = (node("n", json!({})), node("n", json!({"status": {"allocatable": {"cpu": "9"}}})));
+    let tainted = node("n", json!({"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}], "unschedulable": true}}));
+    let labelled = node("n", json!({"metadata": {"labels": {"zone": "z"}}}));
+    let (small, large) = (
+        pod("small", crate::fixtures::asking(json!({"cpu": "1"}))),
+        pod("large", crate::fixtures::asking(json!({"cpu": "3"}))),
+    );
+    let choosy = pod("choosy", json!({"spec": {"nodeSelector": {"zone": "z"}}}));
+    let change = |old, new| Event::NodeChanged { old, new, what: crate::framework::NodeChange::between(old, new) };
+    let events = [
+        Event::NodeAdded(&plain),
+        Event::NodeRemoved(&plain),
+        change(&plain, &changed),
+        change(&tainted, &plain),
+        change(&plain, &labelled),
+        Event::PodAdded(&small),
+        Event::PodChanged { old: &large, new: &small },
+        Event::PodRemoved(&small),
+        Event::NamespaceChanged,
+        Event::VolumesChanged { namespace: None },
+    ];
+    let mut helped = 0;
+    for plugin in framework().rejecters {
+        for event in &events {
+            for pod in [&small, &large, &choosy] {
+                let helps = plugin.helps(event, pod);
+                assert!(plugin.hears(event) || !helps, "{} {}", plugin.name(), pod.uid);
+                helped += usize::from(helps);
+            }
+        }
+    }
+    assert!(helped > 10, "{helped}");
+}
+
+#[test]
 fn after_five_minutes_it_is_tried_again_anyway() {
     let (mut queue, now) = (queue(), Instant::now());
     queue.set(named("web", 0), now);

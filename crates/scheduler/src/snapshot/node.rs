@@ -18,6 +18,8 @@ pub struct NodeInfo {
     /// Grows with every change that a plugin could see, over all nodes.
     pub(super) generation: u64,
     pods: Vec<Arc<PodInfo>>,
+    /// The priority of the least important pod.
+    least_priority: Option<i32>,
     pub allocatable: Resources,
     pub most_pods: usize,
     pub requested: Resources,
@@ -66,6 +68,11 @@ impl NodeInfo {
         &self.pods
     }
 
+    /// Whether there is a pod that is less important.
+    pub fn has_lesser(&self, priority: i32) -> bool {
+        self.least_priority.is_some_and(|least| least < priority)
+    }
+
     /// Whether a port is taken already.
     pub fn has_port(&self, port: &HostPort) -> bool {
         self.ports.iter().any(|taken| taken.collides(port))
@@ -90,6 +97,7 @@ impl NodeInfo {
         self.requested.add(&pod.shape.requests.said);
         self.assumed.add(&pod.shape.requests.assumed);
         self.ports.extend(pod.shape.ports.iter().cloned());
+        self.least_priority = self.least_priority.into_iter().chain([pod.priority]).min();
         self.pods.push(pod);
     }
 
@@ -102,6 +110,9 @@ impl NodeInfo {
             if let Some(at) = self.ports.iter().position(|taken| taken == port) {
                 self.ports.swap_remove(at);
             }
+        }
+        if self.least_priority == Some(pod.priority) {
+            self.least_priority = self.pods.iter().map(|pod| pod.priority).min();
         }
         Some(pod)
     }

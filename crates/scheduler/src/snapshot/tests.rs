@@ -14,23 +14,35 @@ fn question(app: &str) -> Question {
     Question { pods: vec![pods], terminating: true }
 }
 
+/// The same in all namespaces.
+fn everywhere(app: &str) -> Question {
+    let mut question = question(app);
+    question.pods.iter_mut().for_each(|pods| pods.namespace_selector = Some(LabelSelector::default()));
+    question
+}
+
 /// Everything that plugins could ask, by names instead of numbers.
 fn seen(snapshot: &Snapshot) -> Value {
     let mut nodes = BTreeMap::new();
     for slot in snapshot.order() {
         let node = snapshot.node(*slot);
         let pods: BTreeSet<&str> = node.pods().iter().map(|pod| pod.uid.as_str()).collect();
-        let counts = ["web", "db"].map(|app| snapshot.count(&question(app)).get(*slot).copied().unwrap_or(0));
+        let questions = [question("web"), question("db"), everywhere("web")];
+        let counts = questions.map(|asked| snapshot.count(&asked).get(*slot).copied().unwrap_or(0));
         let in_zone = snapshot
             .domains(ZONE)
             .of(*slot)
             .map(|zone| snapshot.domains(ZONE).sum(&snapshot.count(&question("web")))[zone]);
         let has = ["web:1", "db:1"].map(|image| snapshot.image(image).and_then(|(number, _)| node.image(number)));
         let sums = [node.requested.milli_cpu, node.assumed.milli_cpu];
-        nodes.insert(node.name().to_owned(), json!([pods, counts, in_zone, has, sums]));
+        let lesser = [1, 2, 3].map(|priority| node.has_lesser(priority));
+        nodes.insert(node.name().to_owned(), json!([pods, counts, in_zone, has, sums, lesser]));
     }
     let images = ["web:1", "db:1"].map(|image| snapshot.image(image).map(|(_, nodes)| nodes));
-    let said = snapshot.sayings(&pod("probe", json!({"metadata": {"labels": {"app": "web"}}}))).count();
+    let said = |namespace: &str| {
+        snapshot.sayings(&pod("probe", json!({"metadata": {"namespace": namespace, "labels": {"app": "web"}}}))).count()
+    };
+    let said = ["default", "other"].map(said);
     json!({"nodes": nodes, "images": images, "said": said})
 }
 
@@ -69,12 +81,16 @@ fn what_is_kept_is_what_a_new_cluster_would_have() {
             }
             _ => {
                 let app = if below(2) == 0 { "web" } else { "db" };
-                let term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": ZONE});
+                let mut term = json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": ZONE});
+                if below(3) == 0 {
+                    term["namespaceSelector"] = json!({});
+                }
                 let made = pod(
                     &uid,
                     json!({
-                        "metadata": {"labels": {"app": app}},
+                        "metadata": {"labels": {"app": app}, "namespace": if below(3) == 0 { "other" } else { "default" }},
                         "spec": {
+                            "priority": below(4),
                             "containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": below(3).to_string()}}}],
                             "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
                         },
