@@ -57,11 +57,14 @@ pub(super) struct Ask {
     pub(super) body: Option<Arc<dyn Fn() -> AnyBody + Send + Sync>>,
     /// Of what to ask for a token, where the registry does not say.
     pub(super) scope: String,
+    /// What is in its body is for nobody else: redirects are not followed.
+    is_secret: bool,
 }
 
 impl Ask {
     pub(super) fn new(method: Method, target: impl Into<String>, scope: &str) -> Self {
-        Self { method, target: target.into(), headers: HeaderMap::new(), body: None, scope: scope.into() }
+        let (target, scope) = (target.into(), scope.into());
+        Self { method, target, headers: HeaderMap::new(), body: None, scope, is_secret: false }
     }
 
     pub(super) fn with(mut self, name: header::HeaderName, value: &str) -> Self {
@@ -122,8 +125,9 @@ impl Client {
     /// Sends with what the registry knows us by, and where it asks who we are, says it.
     async fn authorized(&self, ask: &Ask) -> Result<Response<Incoming>, RegistryError> {
         let known = self.authorization.lock().await.clone();
-        let answer = self.redirected(ask, known.as_ref()).await?;
-        if answer.status() != StatusCode::UNAUTHORIZED {
+        let (answer, from) = self.redirected(ask, known.as_ref(), &self.endpoint).await?;
+        // Only the registry itself may ask: others could name a place of theirs that takes passwords.
+        if answer.status() != StatusCode::UNAUTHORIZED || origin(&from) != origin(&self.endpoint) {
             return Ok(answer);
         }
         let challenges = answer.headers().get_all(header::WWW_AUTHENTICATE).iter();
@@ -134,19 +138,24 @@ impl Client {
         if known.as_ref() == Some(&header) {
             return Ok(answer);
         }
-        let again = self.redirected(ask, Some(&header)).await?;
+        let (again, _) = self.redirected(ask, Some(&header), &self.endpoint).await?;
         if again.status() != StatusCode::UNAUTHORIZED {
             *self.authorization.lock().await = Some(header);
         }
         Ok(again)
     }
 
-    /// Follows redirects; only the registry itself is told who we are.
-    async fn redirected(&self, ask: &Ask, who: Option<&HeaderValue>) -> Result<Response<Incoming>, RegistryError> {
+    /// Follows redirects, and tells where the answer comes from; nobody but `home` is told who we are.
+    async fn redirected(
+        &self,
+        ask: &Ask,
+        who: Option<&HeaderValue>,
+        home: &str,
+    ) -> Result<(Response<Incoming>, String), RegistryError> {
         let mut url =
             if ask.target.contains("://") { ask.target.clone() } else { format!("{}{}", self.endpoint, ask.target) };
         for _ in 0..=MOST_REDIRECTS {
-            let is_home = host_of(&url) == host_of(&self.endpoint);
+            let is_home = origin(&url) == origin(home);
             let mut request = Request::builder().method(ask.method.clone()).uri(&url);
             if let Some(headers) = request.headers_mut() {
                 headers.extend(ask.headers.clone());
@@ -160,8 +169,8 @@ impl Client {
             let answer = self.once(&url, request, body).await?;
             let place = answer.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
             match place {
-                Some(place) if answer.status().is_redirection() => url = absolute(&url, place),
-                _ => return Ok(answer),
+                Some(place) if answer.status().is_redirection() && !ask.is_secret => url = absolute(&url, place),
+                _ => return Ok((answer, url)),
             }
         }
         Err(RegistryError::Unreachable { url, error: "redirected too often".into() })
@@ -207,18 +216,20 @@ impl Client {
 
     /// A token from the place that the registry names (distribution specification, token authentication).
     async fn token(&self, realm: &str, service: &str, scope: &str) -> Result<String, RegistryError> {
+        let is_encrypted = |url: &str| origin(url).is_some_and(|(scheme, _)| scheme == "https");
+        if self.credentials.is_some() && is_encrypted(&self.endpoint) && !is_encrypted(realm) {
+            let error = "credentials would go there without encryption".into();
+            return Err(RegistryError::Malformed { what: format!("the place for tokens, {realm},"), error });
+        }
         let identity = self.credentials.as_ref().map(|auth| auth.identity_token.as_str()).unwrap_or_default();
         let pair = self.credentials.as_ref().and_then(auth::basic);
+        let who = pair.and_then(|pair| HeaderValue::from_str(&auth::basic_header(&pair)).ok());
         let service = encoded(service);
         let scopes: Vec<String> = scope.split(' ').filter(|one| !one.is_empty()).map(encoded).collect();
-        let ask = if identity.is_empty() {
+        let (ask, who) = if identity.is_empty() {
             let mark = if realm.contains('?') { '&' } else { '?' };
             let scopes: String = scopes.iter().map(|scope| format!("&scope={scope}")).collect();
-            let ask = Ask::new(Method::GET, format!("{realm}{mark}service={service}{scopes}"), "");
-            match &pair {
-                Some(pair) => ask.with(header::AUTHORIZATION, &auth::basic_header(pair)),
-                None => ask,
-            }
+            (Ask::new(Method::GET, format!("{realm}{mark}service={service}{scopes}"), ""), who)
         } else {
             let form = format!(
                 "grant_type=refresh_token&client_id=ferry&service={service}&scope={}&refresh_token={}",
@@ -228,9 +239,10 @@ impl Client {
             let mut ask =
                 Ask::new(Method::POST, realm, "").with(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
             ask.body = Some(Arc::new(move || full(form.clone())));
-            ask
+            ask.is_secret = true;
+            (ask, None)
         };
-        let answer = self.redirected(&ask, None).await?;
+        let (answer, _) = self.redirected(&ask, who.as_ref(), realm).await?;
         let status = answer.status();
         let body = document(answer, realm).await?;
         if !status.is_success() {
@@ -268,6 +280,12 @@ pub(super) async fn document(answer: Response<Incoming>, url: &str) -> Result<By
 
 fn host_of(url: &str) -> Option<String> {
     Some(url.parse::<Uri>().ok()?.authority()?.to_string())
+}
+
+/// Who answers at a URL: another scheme is somebody else, since without encryption it may be anybody.
+fn origin(url: &str) -> Option<(String, String)> {
+    let url = url.parse::<Uri>().ok()?;
+    Some((url.scheme_str()?.to_ascii_lowercase(), url.authority()?.as_str().to_ascii_lowercase()))
 }
 
 /// What a `Location` means, which may leave out what stays the same.

@@ -104,8 +104,6 @@ struct Descriptor {
     media_type: String,
     digest: Digest,
     size: u64,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    urls: Vec<String>,
     #[serde(default, skip_serializing)]
     platform: Option<Platform>,
 }

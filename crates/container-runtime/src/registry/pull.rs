@@ -197,25 +197,15 @@ impl Source<'_> {
         chunks: &mpsc::Sender<Bytes>,
         tell: &impl Fn(u64),
     ) -> Result<(), RegistryError> {
-        let mut places = vec![format!("/v2/{}/blobs/{}", self.reference.repository, blob.digest)];
-        // Layers that must not be distributed are elsewhere.
-        places.extend(blob.urls.iter().filter(|url| url.starts_with("https://")).cloned());
+        let place = format!("/v2/{}/blobs/{}", self.reference.repository, blob.digest);
         let mut done = 0;
-        let mut last = RegistryError::NotFound(format!("blob {}", blob.digest));
-        for place in places {
-            for _ in 0..TRIES {
-                match self.rest(&place, blob.size, &mut done, chunks, tell).await {
-                    Ok(()) => return Ok(()),
-                    Err(error @ RegistryError::Unreachable { .. }) => last = error,
-                    Err(error @ RegistryError::NotFound(_)) => {
-                        last = error;
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                }
+        let mut tried = 1;
+        loop {
+            match self.rest(&place, blob.size, &mut done, chunks, tell).await {
+                Err(RegistryError::Unreachable { .. }) if tried < TRIES => tried += 1,
+                result => return result,
             }
         }
-        Err(last)
     }
 
     async fn rest(

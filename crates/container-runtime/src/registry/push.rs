@@ -82,7 +82,7 @@ impl Pusher {
         }
         let describe = |digest: &Digest, media_type: String| -> Result<Descriptor, RegistryError> {
             let size = content.size(digest)?;
-            Ok(Descriptor { media_type, digest: digest.clone(), size, urls: Vec::new(), platform: None })
+            Ok(Descriptor { media_type, digest: digest.clone(), size, platform: None })
         };
         let config = Digest::parse(&image.summary.id)
             .map_err(|error| RegistryError::Malformed { what: image.summary.id.clone(), error })?;

@@ -237,6 +237,49 @@ async fn nothing_is_left_of_what_is_not_as_it_should_be() {
 }
 
 #[tokio::test]
+async fn nobody_but_the_registry_learns_who_we_are() {
+    // Asks for a password wherever it is come to, and has a place for it.
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = told.clone();
+    let stranger = move |path: &str, headers: &BTreeMap<String, String>| {
+        if headers.contains_key("authorization") {
+            heard.lock().expect("nobody panics").push(path.to_owned());
+        }
+        let host = headers.get("host").cloned().unwrap_or_default();
+        let challenge = format!("Bearer realm=\"http://{host}/token\",service=\"s\"");
+        Answer::new("401 Unauthorized", "").with("WWW-Authenticate", challenge)
+    };
+    let (stranger, asked) = serve(Box::new(stranger));
+    let sample = Sample::new();
+    let elsewhere = stranger.clone();
+    let answers = move |path: &str, headers: &BTreeMap<String, String>| {
+        let redirect = |path: &str| {
+            Answer::new("307 Temporary Redirect", "").with("Location", format!("http://{elsewhere}{path}"))
+        };
+        let host = headers.get("host").cloned().unwrap_or_default();
+        match headers.get("authorization").map(String::as_str) {
+            _ if path.starts_with("/token") => redirect("/steal"),
+            Some("Basic bWU6c2VjcmV0") if path.contains("/blobs/") => redirect(path),
+            Some("Basic bWU6c2VjcmV0") => sound(&sample, path),
+            _ if path.contains("/tokens/") => {
+                let challenge = format!("Bearer realm=\"http://{host}/token\",service=\"s\"");
+                Answer::new("401 Unauthorized", "").with("WWW-Authenticate", challenge)
+            }
+            _ => Answer::new("401 Unauthorized", "").with("WWW-Authenticate", "Basic realm=r"),
+        }
+    };
+    let (address, _) = serve(Box::new(answers));
+    let (_folder, store) = store();
+    let auth = AuthConfig { username: "me".into(), password: "secret".into(), ..Default::default() };
+    for name in ["a/b:1", "tokens/b:1"] {
+        puller(&store).pull(&format!("{address}/{name}"), Some(&auth)).await.expect_err("a stranger has it");
+    }
+    assert!(asked.lock().expect("nobody panics").iter().any(|path| path.contains("/blobs/")), "{asked:?}");
+    assert!(asked.lock().expect("nobody panics").iter().any(|path| path.contains("/steal")), "{asked:?}");
+    assert_eq!(*told.lock().expect("nobody panics"), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_layer_is_fetched_once_for_all_who_want_it() {
     let sample = Sample::new();
     let blobs = sample.blobs.len();
