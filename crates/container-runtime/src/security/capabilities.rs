@@ -115,7 +115,7 @@ pub fn resolve(wanted: &Capability, privileged: bool, held: u64) -> Result<Capab
     }
     let defaults = DEFAULTS.iter().filter_map(|name| bit(name)).fold(0, |set, bit| set | bit);
     let mut bounding = if wanted.drop_capabilities.iter().any(|name| is_all(name)) {
-        add
+        add & !drop
     } else if wanted.add_capabilities.iter().any(|name| is_all(name)) {
         every & !drop
     } else {
@@ -215,6 +215,7 @@ mod tests {
         let sets = |add, drop| resolve(&wanted(add, drop), false, all).expect("known names").bounding;
         assert_eq!(sets(&[], &[]).count_ones(), 14);
         assert_eq!(sets(&["NET_BIND_SERVICE"], &["ALL"]), 1 << 10);
+        assert_eq!(sets(&["NET_BIND_SERVICE", "CHOWN"], &["ALL", "CHOWN"]), 1 << 10);
         assert_eq!(sets(&["cap_sys_time"], &["KILL"]).count_ones(), 14);
         assert_eq!(sets(&["ALL"], &["SYS_ADMIN"]).count_ones() as usize, NAMES.len() - 1);
     }

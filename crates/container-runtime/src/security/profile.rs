@@ -117,20 +117,23 @@ enum Step {
     Jump { code: u32, value: u32, then: To, otherwise: To },
 }
 
-fn instruction(code: u32, then: u8, otherwise: u8, value: u32) -> u64 {
+pub(super) fn instruction(code: u32, then: u8, otherwise: u8, value: u32) -> u64 {
     u64::from(code) << 48 | u64::from(then) << 40 | u64::from(otherwise) << 32 | u64::from(value)
 }
 
-const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+pub(super) const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+pub(super) const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const GREATER: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
-const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+pub(super) const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
-const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+pub(super) const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
 /// `struct seccomp_data`: where the number of the call and the architecture are.
-const NUMBER_AT: u32 = 0;
+pub(super) const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
+
+/// Where the numbers of the x32 calls begin, which count as this architecture's.
+const X32: u32 = 0x4000_0000;
 
 #[cfg(target_arch = "x86_64")]
 const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
@@ -144,6 +147,11 @@ fn compile(profile: &Profile, capabilities: u64) -> Result<Vec<u64>, String> {
         instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
         instruction(LOAD, 0, 0, NUMBER_AT),
     ];
+    if cfg!(target_arch = "x86_64") {
+        // The same calls under other numbers, which no rule would see.
+        program.push(instruction(AT_LEAST, 0, 1, X32));
+        program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
+    }
     for rule in profile.syscalls.iter().filter(|rule| rule.holds(capabilities)) {
         let answer = answer(&rule.action, rule.errno_ret)?;
         let alternatives = rule.alternatives();
@@ -332,6 +340,27 @@ mod tests {
             // What comes after a condition that failed is still looked at.
             assert_eq!(run(&program, seccomp::number("write").expect("it is known"), [0; 6]), libc::SECCOMP_RET_LOG);
         }
+    }
+
+    #[test]
+    fn calls_that_seem_not_to_exist() {
+        let answers = |capabilities: u64| {
+            let programs = seccomp::runtime_default(capabilities).expect("it compiles");
+            [libc::SYS_read as u32, libc::SYS_clone3 as u32, 5000].map(|call| run(&programs[1], call, [0; 6]))
+        };
+        let (allow, missing) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
+        assert_eq!(answers(0), [allow, missing, missing]);
+        assert_eq!(answers(bit("SYS_ADMIN").expect("it is known")), [allow, allow, missing]);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_other_numbers_of_the_same_calls() {
+        let text =
+            r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mount"], "action": "SCMP_ACT_ERRNO"}]}"#;
+        let (program, mount) = (profile(text, 0), seccomp::number("mount").expect("it is known"));
+        assert_eq!(run(&program, mount, [0; 6]), libc::SECCOMP_RET_ERRNO | 1);
+        assert_eq!(run(&program, mount | X32, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
     }
 
     #[test]

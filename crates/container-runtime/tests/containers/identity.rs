@@ -53,6 +53,12 @@ pub async fn process(fixture: Fixture) {
     config.linux.resources.oom_score_adj = 500;
     assert_eq!(output(&fixture, &runtime, &pod, config).await.1, ["stdout F 500"]);
 
+    // A newer libc does without calls that do not exist, and not without those that are forbidden.
+    for call in ["435", "5000"] {
+        let (_, lines) = output(&fixture, &runtime, &pod, container(&format!("call{call}"), &["call", call])).await;
+        assert_eq!(lines, ["stdout F errno 38"], "{call}");
+    }
+
     // Without the filter it is the missing capability that forbids it; both say so.
     assert_eq!(output(&fixture, &runtime, &pod, container("mount", &["mount"])).await.1, ["stdout F errno 1"]);
     let mut config = container("admin", &["mount"]);
@@ -181,6 +187,11 @@ pub async fn namespaces(fixture: Fixture) {
     assert_eq!(crate::fixture::exited(&runtime, &mut events, &first).await.exit_code, 137);
     assert_eq!(output(&fixture, &runtime, &pod, shared("fifth", &["print", "x"])).await.0, 0);
     runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
+
+    let mut config = fixture.pod("reaching");
+    config.linux.sysctls.insert("kernel.core_pattern".into(), "|/bin/tool".into());
+    let error = runtime.run_pod_sandbox(config).await.expect_err("that is the node's");
+    assert!(error.to_string().contains("kernel.core_pattern"), "{error}");
 
     let mut config = fixture.pod("node");
     config.linux.security_context.namespace_options.network = NamespaceMode::Node;
