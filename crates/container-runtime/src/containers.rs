@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
     sync::{Arc, Mutex},
 };
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 use crate::{
     cgroups::{DeviceKind, DeviceRule},
     images::ImageConfig,
+    removal::remove_all,
     runtime::{Inner, PATIENCE, blocking, exit_of, locked},
     sandboxes::{Sandbox, remove_folder},
     security::{MASKED_PATHS, READONLY_PATHS, capabilities, profile, seccomp},
@@ -135,12 +137,16 @@ impl Inner {
             return Err(ServiceError::FailedPrecondition(format!("pod sandbox {} is not ready", sandbox.id)));
         }
         let (inner, sandbox) = (self.clone(), sandbox.clone());
-        let container = blocking(move || inner.record_container(&sandbox, config)).await?;
-        let id = container.id.clone();
-        let sandbox = container.record().pod_sandbox_id;
-        self.add_container(Arc::new(container));
-        self.tell(&id, &sandbox, ContainerEventType::Created);
-        Ok(id)
+        blocking(move || {
+            // Until the record says that it is used, nobody may remove the image.
+            let _using = inner.images.using();
+            let container = inner.record_container(&sandbox, config)?;
+            let id = container.id.clone();
+            inner.add_container(Arc::new(container));
+            inner.tell(&id, &sandbox.id, ContainerEventType::Created);
+            Ok(id)
+        })
+        .await
     }
 
     fn record_container(&self, sandbox: &Sandbox, config: ContainerConfig) -> Result<Container> {
@@ -168,17 +174,22 @@ impl Inner {
             config,
         };
         let folder = self.folders.container(&id);
-        let spec = self.spec(sandbox, &record, &image.config, layers)?;
+        let spec = self.spec(sandbox, &record, &image.config, layers.clone())?;
         let written = (|| {
             fs::create_dir(&folder)?;
             for name in ["upper", "work", "rootfs"] {
                 fs::create_dir(folder.join(name))?;
             }
+            // The root of the container belongs to whom the topmost layer says, and all may enter it, whatever this process's mask is.
+            let top = self.folders.snapshots().join(layers.first().map(String::as_str).unwrap_or_default());
+            let (top, upper) = (fs::metadata(top)?, folder.join("upper"));
+            std::os::unix::fs::chown(&upper, Some(top.uid()), Some(top.gid()))?;
+            fs::set_permissions(&upper, fs::Permissions::from_mode(0o755))?;
             state::write(&folder.join(state::SPEC), &spec)?;
             state::write(&folder.join(state::CONTAINER), &record)
         })();
         if let Err(error) = written {
-            let _ = fs::remove_dir_all(&folder);
+            let _ = remove_all(&folder);
             return Err(error.into());
         }
         Ok(Container::new(record, Phase::Created))
@@ -201,7 +212,7 @@ impl Inner {
         Ok(ContainerSpec {
             id: record.id.clone(),
             rootfs: Overlay {
-                base: self.folders.root.clone(),
+                base: self.folders.snapshots(),
                 lower,
                 upper: format!("{relative}/upper"),
                 work: format!("{relative}/work"),
@@ -329,7 +340,10 @@ impl Inner {
                     oom_killed: false,
                     start_error: Some(error.to_string()),
                 };
-                state::write(&folder.join(state::EXIT), &exit)?;
+                // Also if it cannot be recorded: the reason is what has to be told.
+                if let Err(error) = state::write(&folder.join(state::EXIT), &exit) {
+                    tracing::warn!(container = container.id, %error, "an exit cannot be recorded");
+                }
                 self.exited(&container.id, exit);
                 Err(error)
             }
@@ -441,7 +455,7 @@ fn environment(config: &ContainerConfig, image: &ImageConfig) -> Vec<String> {
 }
 
 fn device_rules(config: &ContainerConfig) -> Result<Vec<DeviceRule>> {
-    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    use std::os::unix::fs::FileTypeExt;
     if config.linux.security_context.privileged {
         return Ok(DeviceRule::everything());
     }

@@ -15,6 +15,7 @@
 //! | [`shim`] | the one process per pod that holds its namespaces, starts and reaps its processes, writes their logs | the processes |
 //! | [`cgroups`] | limits, devices, figures; version 1 and version 2 | groups named by the pod and the container |
 //! | [`security`] | capabilities, system call filters, limits of a process | nothing |
+//! | [`removal`] | removing folders that programs have filled, however deep | nothing |
 //! | `state` | records on disk, written before the thing they tell of is made | every `*.json` |
 //!
 //! Invariants:
@@ -33,6 +34,7 @@ pub mod images;
 mod locks;
 mod processes;
 pub mod registry;
+pub mod removal;
 mod runtime;
 mod sandboxes;
 pub mod security;

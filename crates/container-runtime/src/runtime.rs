@@ -14,6 +14,7 @@ use crate::{
     cgroups::Layout,
     containers::{Container, Phase},
     images::Images,
+    removal::remove_all,
     sandboxes::Sandbox,
     security::capabilities,
     services::{ContainerEvent, ContainerEventType, PodNetwork, Result, RuntimeService, ServiceError},
@@ -90,6 +91,11 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
 }
 
+/// Does work to its end, also if whoever asked for it does not wait for the answer.
+pub(crate) async fn completed<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string())))
+}
+
 impl From<io::Error> for ServiceError {
     fn from(error: io::Error) -> Self {
         Self::Internal(error.to_string())
@@ -152,7 +158,7 @@ impl Runtime {
         let inner = self.inner;
         blocking(move || {
             inner.layout.group(&inner.settings.cgroup).destroy(PATIENCE)?;
-            Ok(std::fs::remove_dir_all(&inner.folders.root)?)
+            Ok(remove_all(&inner.folders.root)?)
         })
         .await
     }
@@ -175,17 +181,9 @@ impl Runtime {
             }
             locked(&self.inner.containers).insert(container.id.clone(), Arc::new(container));
         }
-        for sandbox in self.inner.all_sandboxes() {
-            let record = sandbox.record();
-            let answers = record.boot_id == self.inner.boot_id && client::settled(&sandbox.folder).await;
-            if !answers || self.inner.follow(&sandbox).await.is_err() {
-                self.inner.shim_gone(&sandbox).await;
-            }
-            if !record.complete {
-                // Nobody was ever told of it.
-                self.inner.delete_sandbox(&sandbox).await?;
-            }
-        }
+        // All at once: one whose shim is slow to answer does not hold up the others.
+        let sandboxes = self.inner.all_sandboxes();
+        futures::future::try_join_all(sandboxes.iter().map(|sandbox| self.inner.find_again(sandbox))).await?;
         let orphans = self
             .inner
             .all_containers()
@@ -199,14 +197,19 @@ impl Runtime {
 }
 
 /// The records below a folder. A folder without a record is what a crash left of one that was being made or removed, before
-/// anything else existed or after everything else was gone.
+/// anything else existed or after everything else was gone. A record that cannot be read is what a loss of power left, which ended
+/// whatever the record told of.
 fn records<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<Vec<T>> {
     let mut found = Vec::new();
     for id in state::names(folder)? {
         let folder = folder.join(id);
         match state::read(&folder.join(name)) {
             Ok(record) => found.push(record),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::remove_dir_all(&folder)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => remove_all(&folder)?,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                tracing::warn!(%error, "a record is removed");
+                remove_all(&folder)?;
+            }
             Err(error) => return Err(error.into()),
         }
     }
@@ -215,12 +218,12 @@ fn records<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<
 
 impl Inner {
     pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>> {
-        let found = locked(&self.sandboxes).get(id).cloned();
+        let found = by_id(&locked(&self.sandboxes), id);
         found.ok_or_else(|| ServiceError::NotFound(format!("pod sandbox {id} is not found")))
     }
 
     pub(crate) fn container(&self, id: &str) -> Result<Arc<Container>> {
-        let found = locked(&self.containers).get(id).cloned();
+        let found = by_id(&locked(&self.containers), id);
         found.ok_or_else(|| ServiceError::NotFound(format!("container {id} is not found")))
     }
 
@@ -269,6 +272,20 @@ impl Inner {
         locked(&self.listeners).retain(|listener| listener.send(event.clone()).is_ok());
     }
 
+    /// Takes a sandbox over from an earlier runtime, or takes down what is left of it.
+    async fn find_again(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<()> {
+        let record = sandbox.record();
+        let answers = record.boot_id == self.boot_id && client::settled(&sandbox.folder).await;
+        if !answers || self.follow(sandbox).await.is_err() {
+            self.shim_gone(sandbox).await;
+        }
+        if !record.complete {
+            // Nobody was ever told of it.
+            self.delete_sandbox(sandbox).await?;
+        }
+        Ok(())
+    }
+
     /// Connects to the shim of a sandbox, takes over what it knows, and goes on listening to it.
     pub(crate) async fn follow(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), ShimError> {
         let connection = self.subscribe(sandbox).await?;
@@ -295,7 +312,7 @@ impl Inner {
 
     async fn subscribe(&self, sandbox: &Sandbox) -> Result<Connection, ShimError> {
         let connection = Connection::open(&sandbox.folder).await?;
-        let (Reply::State { containers, .. }, _) = connection.call(&Request::Subscribe, &[]).await? else {
+        let (Reply::State { containers, .. }, _) = connection.insist(&Request::Subscribe).await? else {
             return Err(ShimError::Protocol);
         };
         sandbox.set_ready(Some(connection.peer()?));
@@ -379,7 +396,17 @@ impl Inner {
     }
 
     pub(crate) async fn ask(&self, sandbox: &str, request: &Request) -> Result<(), ShimError> {
-        client::call(&self.folders.sandbox(sandbox), request).await.map(|_| ())
+        let connection = Connection::open(&self.folders.sandbox(sandbox)).await?;
+        connection.insist(request).await.map(|_| ())
+    }
+}
+
+/// What has this id, or alone begins with it: tools show the beginning only.
+fn by_id<T>(all: &BTreeMap<String, Arc<T>>, id: &str) -> Option<Arc<T>> {
+    let mut found = all.range(id.to_owned()..).take_while(|(known, _)| !id.is_empty() && known.starts_with(id));
+    match (found.next(), found.next()) {
+        (Some((_, one)), None) => Some(one.clone()),
+        _ => None,
     }
 }
 

@@ -2,17 +2,24 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
 
 use crate::{
+    removal::remove_all,
     runtime::{Inner, PATIENCE, blocking, locked},
     services::{
         ContainerEventType, DnsConfig, NamespaceMode, PodSandbox, PodSandboxConfig, PodSandboxState, PodSandboxStatus,
         Result, SandboxNetwork, ServiceError,
     },
-    shim::{self, client, protocol::Request, spec::SandboxSpec},
+    shim::{
+        self,
+        client::{self, Connection, ShimError},
+        protocol::Request,
+        spec::SandboxSpec,
+    },
     state::{self, Folders, SandboxRecord, now},
 };
 
@@ -23,7 +30,7 @@ pub(crate) struct Sandbox {
     record: Mutex<SandboxRecord>,
     /// The shim's process, while it is known to be there.
     shim: Mutex<Option<i32>>,
-    /// One at a time makes, stops or removes it.
+    /// One at a time makes, stops or removes it, or adds a container.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
 
@@ -142,9 +149,13 @@ impl Inner {
             fs::create_dir(&made.folder)?;
             made.update(|_| ())?;
             made.record().group.create()?;
-            fs::write(made.folder.join("resolv.conf"), resolv_conf(dns.as_ref()))?;
             let hostname = if hostname.is_empty() { node_name() } else { hostname };
-            fs::write(made.folder.join("hostname"), format!("{hostname}\n"))?;
+            for (name, text) in [("resolv.conf", resolv_conf(dns.as_ref())), ("hostname", format!("{hostname}\n"))] {
+                let file = made.folder.join(name);
+                fs::write(&file, text)?;
+                // For every user of the pod, whatever this process's mask is.
+                fs::set_permissions(file, fs::Permissions::from_mode(0o644))?;
+            }
             state::write(&made.folder.join(shim::SPEC), &spec)?;
             Ok(())
         })
@@ -176,15 +187,21 @@ impl Inner {
             self.network.tear_down(network).await.map_err(failed)?;
             sandbox.update(|record| record.has_network = false)?;
         }
-        if let Some(pid) = sandbox.shim() {
-            match self.ask(&sandbox.id, &Request::Shutdown).await {
-                Ok(()) | Err(client::ShimError::Gone) => {}
-                Err(error) => return Err(error.into()),
+        // Also one that came to be when nobody followed it.
+        match Connection::open(&sandbox.folder).await {
+            Ok(connection) => {
+                let pid = connection.peer()?;
+                match connection.insist(&Request::Shutdown).await {
+                    Ok(_) | Err(ShimError::Gone) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                ended(pid).await?;
             }
-            ended(pid).await?;
-            if sandbox.set_ready(None) {
-                self.tell(&sandbox.id, &sandbox.id, ContainerEventType::Stopped);
-            }
+            Err(ShimError::Gone) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if sandbox.set_ready(None) {
+            self.tell(&sandbox.id, &sandbox.id, ContainerEventType::Stopped);
         }
         let folder = sandbox.folder.clone();
         blocking(move || {
@@ -238,13 +255,9 @@ pub(crate) fn remove_folder(folder: &std::path::Path, record: &str) -> Result<()
         if entry.file_name() == record {
             continue;
         }
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
-        }
+        remove_all(&entry.path())?;
     }
-    Ok(fs::remove_dir_all(folder)?)
+    Ok(remove_all(folder)?)
 }
 
 /// The node's own, where the pod says nothing.

@@ -1,6 +1,10 @@
 //! The services of the Container Runtime Interface, as our runtime gives them.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use tokio::{net::TcpStream, sync::mpsc};
@@ -9,7 +13,7 @@ use crate::{
     Runtime,
     containers::Container as Known,
     images::ImageRecord,
-    runtime::{Inner, blocking},
+    runtime::{Inner, blocking, completed},
     services::*,
     shim::protocol::Request,
     state::now,
@@ -27,17 +31,18 @@ impl RuntimeService for Runtime {
     }
 
     async fn status(&self) -> Result<Vec<RuntimeCondition>> {
-        let ready = |r#type: &str| RuntimeCondition {
+        let condition = |r#type: &str, state: Result<(), String>| RuntimeCondition {
             r#type: r#type.into(),
-            status: true,
-            reason: String::new(),
-            message: String::new(),
+            status: state.is_ok(),
+            reason: if state.is_ok() { String::new() } else { "NetworkPluginNotReady".into() },
+            message: state.err().unwrap_or_default(),
         };
-        Ok(vec![ready("RuntimeReady"), ready("NetworkReady")])
+        Ok(vec![condition("RuntimeReady", Ok(())), condition("NetworkReady", self.inner.network.ready())])
     }
 
     async fn run_pod_sandbox(&self, config: PodSandboxConfig) -> Result<String> {
-        self.inner.run_sandbox(config).await
+        let inner = self.inner.clone();
+        completed(async move { inner.run_sandbox(config).await }).await
     }
 
     async fn stop_pod_sandbox(&self, pod_sandbox_id: &str) -> Result<()> {
@@ -59,7 +64,7 @@ impl RuntimeService for Runtime {
     async fn list_pod_sandbox(&self, filter: &PodSandboxFilter) -> Result<Vec<PodSandbox>> {
         let all = self.inner.all_sandboxes();
         let matches = |sandbox: &PodSandbox| {
-            filter.id.as_ref().is_none_or(|id| sandbox.id == *id)
+            filter.id.as_ref().is_none_or(|id| sandbox.id.starts_with(id))
                 && filter.state.is_none_or(|state| sandbox.state == state)
                 && has_labels(&sandbox.labels, &filter.label_selector)
         };
@@ -67,13 +72,19 @@ impl RuntimeService for Runtime {
     }
 
     async fn create_container(&self, pod_sandbox_id: &str, config: ContainerConfig) -> Result<String> {
-        let sandbox = self.inner.sandbox(pod_sandbox_id)?;
-        self.inner.new_container(&sandbox, config).await
+        let (inner, sandbox) = (self.inner.clone(), self.inner.sandbox(pod_sandbox_id)?);
+        completed(async move {
+            // Whoever removes the sandbox removes its containers: all of them.
+            let _changing = sandbox.changing.lock().await;
+            inner.new_container(&sandbox, config).await
+        })
+        .await
     }
 
     async fn start_container(&self, container_id: &str) -> Result<()> {
         let container = self.inner.container(container_id)?;
-        self.inner.launch_container(&container).await
+        let inner = self.inner.clone();
+        completed(async move { inner.launch_container(&container).await }).await
     }
 
     async fn stop_container(&self, container_id: &str, timeout: i64) -> Result<()> {
@@ -101,7 +112,7 @@ impl RuntimeService for Runtime {
 
     async fn reopen_container_log(&self, container_id: &str) -> Result<()> {
         let container = self.inner.container(container_id)?;
-        let request = Request::ReopenLog { container_id: container_id.to_owned() };
+        let request = Request::ReopenLog { container_id: container.id.clone() };
         Ok(self.inner.ask(&container.record().pod_sandbox_id, &request).await?)
     }
 
@@ -162,11 +173,9 @@ impl ImageService for Runtime {
     async fn image_fs_info(&self) -> Result<Vec<FilesystemUsage>> {
         let root = self.inner.folders.root.clone();
         blocking(move || {
-            let (mut used_bytes, mut inodes_used) = (0, 0);
-            for folder in ["content", "snapshots"] {
-                measure(&root.join(folder), &mut used_bytes, &mut inodes_used);
-            }
+            let [content, snapshots] = ["content", "snapshots"].map(|folder| measure(root.join(folder)));
             let mountpoint = root.to_string_lossy().into_owned();
+            let (used_bytes, inodes_used) = (content.0 + snapshots.0, content.1 + snapshots.1);
             Ok(vec![FilesystemUsage { timestamp: now(), mountpoint, used_bytes, inodes_used }])
         })
         .await
@@ -194,8 +203,8 @@ fn matching(inner: &Inner, filter: &ContainerFilter) -> Vec<Arc<Known>> {
     let mut all = inner.all_containers();
     all.retain(|container| {
         let record = container.record();
-        filter.id.as_ref().is_none_or(|id| record.id == *id)
-            && filter.pod_sandbox_id.as_ref().is_none_or(|id| record.pod_sandbox_id == *id)
+        filter.id.as_ref().is_none_or(|id| record.id.starts_with(id))
+            && filter.pod_sandbox_id.as_ref().is_none_or(|id| record.pod_sandbox_id.starts_with(id))
             && filter.state.is_none_or(|state| container.state() == state)
             && has_labels(&record.config.labels, &filter.label_selector)
     });
@@ -208,9 +217,7 @@ fn has_labels(labels: &Labels, wanted: &Labels) -> bool {
 
 fn stats(inner: &Inner, container: &Known) -> Result<ContainerStats> {
     let record = container.record();
-    let upper = inner.folders.container(&record.id).join("upper");
-    let (mut used_bytes, mut inodes_used) = (0, 0);
-    measure(&upper, &mut used_bytes, &mut inodes_used);
+    let (used_bytes, inodes_used) = measure(inner.folders.container(&record.id).join("upper"));
     let mountpoint = inner.folders.root.to_string_lossy().into_owned();
     Ok(ContainerStats {
         usage: record.group.usage()?,
@@ -223,15 +230,21 @@ fn stats(inner: &Inner, container: &Known) -> Result<ContainerStats> {
     })
 }
 
-/// Adds up what is in a folder. Files come and go meanwhile.
-fn measure(folder: &Path, bytes: &mut u64, inodes: &mut u64) {
+/// Bytes and files in a folder. They come and go meanwhile.
+fn measure(folder: PathBuf) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(metadata) = entry.metadata() else { continue };
-        *bytes += metadata.blocks() * 512;
-        *inodes += 1;
-        if metadata.is_dir() {
-            measure(&entry.path(), bytes, inodes);
+    let (mut bytes, mut inodes) = (0, 0);
+    // Programs nest folders as deep as they like, so nothing here descends.
+    let mut folders = vec![folder];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            bytes += metadata.blocks() * 512;
+            inodes += 1;
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            }
         }
     }
+    (bytes, inodes)
 }

@@ -24,8 +24,7 @@ pub(crate) struct Folders {
 }
 
 impl Folders {
-    /// The names below the root, which overlay mounts are given relative to it.
-    pub(crate) const SNAPSHOTS: &str = "snapshots";
+    const SNAPSHOTS: &str = "snapshots";
     const CONTAINERS: &str = "containers";
     const SANDBOXES: &str = "sandboxes";
 
@@ -53,9 +52,13 @@ impl Folders {
         self.containers().join(id)
     }
 
-    /// A container's folder, relative to the root.
+    pub(crate) fn snapshots(&self) -> PathBuf {
+        self.root.join(Self::SNAPSHOTS)
+    }
+
+    /// A container's folder, relative to that of the snapshots, as overlay mounts are given it.
     pub(crate) fn relative_container(id: &str) -> String {
-        format!("{}/{id}", Self::CONTAINERS)
+        format!("../{}/{id}", Self::CONTAINERS)
     }
 }
 
@@ -103,9 +106,12 @@ pub(crate) fn write<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
     fs::rename(temporary, path)
 }
 
+/// What is no record at all is invalid data; a record that says something else than expected, as that of another version may, is not.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    serde_json::from_slice(&fs::read(path)?)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged: {error}", path.display())))
+    serde_json::from_slice(&fs::read(path)?).map_err(|error| {
+        let kind = if error.is_data() { io::ErrorKind::Unsupported } else { io::ErrorKind::InvalidData };
+        io::Error::new(kind, format!("{} is damaged: {error}", path.display()))
+    })
 }
 
 /// The names of what is in a folder.

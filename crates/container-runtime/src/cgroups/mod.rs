@@ -174,6 +174,19 @@ impl Group {
         Ok(())
     }
 
+    /// Moves the calling process to where another process of the group is. A container that has made groups of its own, in version 2,
+    /// has its processes in these, and its own group takes none.
+    pub fn join_beside(&self, process: i32) -> io::Result<()> {
+        match (self.join(), &self.layout) {
+            (Err(error), Layout::V2(mount)) if error.kind() == io::ErrorKind::ResourceBusy => {
+                let groups = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
+                let path = groups.lines().find_map(|line| line.strip_prefix("0::/")).ok_or(error)?;
+                fs::write(mount.join(path).join("cgroup.procs"), "0")
+            }
+            (result, _) => result,
+        }
+    }
+
     /// Sets the limits that are given, and leaves the others.
     pub fn set_limits(&self, resources: &LinuxContainerResources) -> Result<()> {
         match &self.layout {

@@ -11,7 +11,7 @@ const CONTROLLERS: &[&str] = &["cpu", "cpuset", "hugetlb", "io", "memory", "pids
 pub(super) fn create(mount: &Path, path: &str) -> io::Result<()> {
     let mut folder = mount.to_path_buf();
     for part in path.split('/').filter(|part| !part.is_empty()) {
-        enable_controllers(&folder)?;
+        enable_controllers(&folder, folder == mount)?;
         folder.push(part);
         match fs::create_dir(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -23,14 +23,34 @@ pub(super) fn create(mount: &Path, path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the groups in a folder the controllers that the folder has.
-fn enable_controllers(folder: &Path) -> io::Result<()> {
+/// Gives the groups in a folder the controllers that the folder has. One that it does not give, since something else on the machine
+/// needs it otherwise, is missed where a limit is set that needs it, and only there.
+fn enable_controllers(folder: &Path, is_root: bool) -> io::Result<()> {
     let available = fs::read_to_string(folder.join("cgroup.controllers"))?;
     let enabled = fs::read_to_string(folder.join("cgroup.subtree_control"))?;
-    for controller in available.split_whitespace().filter(|controller| CONTROLLERS.contains(controller)) {
-        if !enabled.split_whitespace().any(|known| known == controller) {
-            write(folder, "cgroup.subtree_control", format!("+{controller}"))?;
+    let is_enabled = |controller: &str| enabled.split_whitespace().any(|known| known == controller);
+    for controller in available.split_whitespace().filter(|c| CONTROLLERS.contains(c) && !is_enabled(c)) {
+        let enable = || write(folder, "cgroup.subtree_control", format!("+{controller}"));
+        if enable().is_err_and(|error| is_root && error.kind() == io::ErrorKind::ResourceBusy) {
+            make_room(folder)?;
+            // Whether it works now is seen where it is needed.
+            let _ = enable();
         }
+    }
+    Ok(())
+}
+
+/// A group that gives controllers to others must have no processes itself, except on the machine's own root: this one is what a
+/// container sees as its root. Its processes go on in a group beside ours.
+fn make_room(root: &Path) -> io::Result<()> {
+    let beside = root.join("init");
+    match fs::create_dir(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    for process in fs::read_to_string(root.join("cgroup.procs"))?.lines() {
+        // It may have ended meanwhile.
+        let _ = fs::write(beside.join("cgroup.procs"), process);
     }
     Ok(())
 }

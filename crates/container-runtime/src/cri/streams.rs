@@ -58,7 +58,11 @@ impl Handover {
                     accepted = listener.accept() => accepted,
                     _ = ended.changed() => return,
                 };
-                let (Ok((stream, _)), Some(handover)) = (accepted, weak.upgrade()) else { continue };
+                let (Ok((stream, _)), Some(handover)) = (accepted, weak.upgrade()) else {
+                    // Out of descriptors, perhaps: some are given back soon.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
                 tokio::spawn(async move {
                     let service = service_fn(move |request| {
                         let handover = handover.clone();

@@ -156,8 +156,19 @@ impl ImageStore {
         let content = ContentStore::open(&root.join("content"))?;
         let mut images = BTreeMap::new();
         for name in state::names(&records)?.iter().filter(|name| name.ends_with(".json")) {
-            let record: ImageRecord = state::read(&records.join(name))?;
-            images.insert(record.summary.id.clone(), Arc::new(record));
+            let file = records.join(name);
+            let reason = match state::read::<ImageRecord>(&file) {
+                Ok(record) if record.content().all(|digest| content.has(&digest)) => {
+                    images.insert(record.summary.id.clone(), Arc::new(record));
+                    continue;
+                }
+                Ok(_) => "some of its content is missing".to_owned(),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
+                Err(error) => return Err(error),
+            };
+            // A loss of power has left it so. It can be fetched again, which nobody would do as long as it seems to be here.
+            tracing::warn!(image = name, reason, "an image is forgotten");
+            fs::remove_file(file)?;
         }
         let used: BTreeSet<Digest> = images.values().flat_map(|image| image.content()).collect();
         // What was fetched for an image that never came to be.

@@ -24,7 +24,9 @@ pub fn normalize(name: &str) -> Result<String, ImageError> {
         Some(_) => format!("docker.io/{path}"),
         None => format!("docker.io/library/{path}"),
     };
-    if full.split('/').any(str::is_empty) || full.chars().any(|c| c == '@') || tag == Some("") {
+    // They become paths of URLs.
+    if full.split('/').any(|part| matches!(part, "" | "." | "..")) || full.chars().any(|c| c == '@') || tag == Some("")
+    {
         return Err(bad());
     }
     Ok(match (digest, tag) {

@@ -1,6 +1,9 @@
 //! What one does with images, with a runtime around it or without one.
 
-use std::{path::Path, path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
 
 use super::{ImageRecord, ImageStore};
 use crate::{
@@ -18,6 +21,8 @@ pub struct Images {
     pub(crate) store: Arc<ImageStore>,
     pub(crate) snapshots: Arc<Snapshots>,
     fetching: Arc<Locks>,
+    /// Held by those who are about to use images, and alone by those who remove one.
+    in_use: Arc<RwLock<()>>,
     registries: PathBuf,
     folders: Folders,
 }
@@ -28,8 +33,9 @@ impl Images {
         let folders = Folders::create(root)?;
         Ok(Self {
             store: Arc::new(ImageStore::open(&folders.root)?),
-            snapshots: Arc::new(Snapshots::new(folders.root.join(Folders::SNAPSHOTS))),
+            snapshots: Arc::new(Snapshots::new(folders.snapshots())),
             fetching: Arc::default(),
+            in_use: Arc::default(),
             registries,
             folders,
         })
@@ -41,6 +47,11 @@ impl Images {
 
     pub fn find(&self, name: &str) -> Option<Arc<ImageRecord>> {
         self.store.find(name)
+    }
+
+    /// While this is held, no image is removed.
+    pub(crate) fn using(&self) -> RwLockReadGuard<'_, ()> {
+        self.in_use.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hosts(&self, image: &str) -> Result<Hosts> {
@@ -78,6 +89,7 @@ impl Images {
         let Some(image) = self.find(image) else { return Ok(()) };
         let images = self.clone();
         blocking(move || {
+            let _alone = images.in_use.write().unwrap_or_else(PoisonError::into_inner);
             for id in state::names(&images.folders.containers())? {
                 let record = images.folders.container(&id).join(state::CONTAINER);
                 let used = state::read::<ContainerRecord>(&record).is_ok_and(|used| used.image_ref == image.summary.id);

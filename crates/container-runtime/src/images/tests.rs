@@ -39,7 +39,8 @@ fn names_in_full() {
     assert_eq!(full("a/b:1").as_deref(), Some("docker.io/a/b:1"));
     assert_eq!(full("localhost:5000/x").as_deref(), Some("localhost:5000/x:latest"));
     assert_eq!(full("ferry.local/toolbox:1@sha256:ab").as_deref(), Some("ferry.local/toolbox@sha256:ab"));
-    assert!([full(""), full("a b"), full("x:"), full("a//b")].iter().all(Option::is_none));
+    let bad = ["", "a b", "x:", "a//b", "a/../b", "localhost/./b"];
+    assert!(bad.iter().all(|name| full(name).is_none()));
 }
 
 #[test]
@@ -63,6 +64,11 @@ fn an_archive_of_docker_save() {
     drop(store);
     let again = ImageStore::open(folder.path()).expect("it opens");
     assert_eq!(again.find(&ids[0]).as_deref(), Some(&*image));
+    again.content().remove(&Digest::of(&layer)).expect("it is lost");
+    drop(again);
+    let again = ImageStore::open(folder.path()).expect("it opens");
+    assert!(again.find(&ids[0]).is_none(), "an image without its content is none");
+    again.import(file.path()).expect("it is taken again");
     again.remove(&image).expect("it is removed");
     assert_eq!(fs::read_dir(folder.path().join("content/sha256")).expect("the folder").count(), 0);
 }

@@ -18,6 +18,8 @@ pub struct SandboxNetwork<'a> {
 /// Connects sandboxes that have a network namespace of their own. Loopback is up already.
 #[async_trait]
 pub trait PodNetwork: Send + Sync {
+    /// Whether pods can be connected, or why not.
+    fn ready(&self) -> Result<(), String>;
     /// Connects the pod; its addresses, the primary one first.
     async fn set_up(&self, sandbox: SandboxNetwork<'_>) -> Result<Vec<IpAddr>, String>;
     /// Takes back everything that `set_up` made, also where it failed halfway or the namespace is gone. Called at least
@@ -31,6 +33,10 @@ pub struct NoNetwork;
 
 #[async_trait]
 impl PodNetwork for NoNetwork {
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     async fn set_up(&self, _: SandboxNetwork<'_>) -> Result<Vec<IpAddr>, String> {
         Ok(Vec::new())
     }

@@ -18,6 +18,8 @@ use tokio::{
     process::Command,
 };
 
+use crate::runtime::PATIENCE;
+
 use super::{
     NAME,
     protocol::{self, Reply, Request, SOCKET},
@@ -155,6 +157,20 @@ impl Connection {
     ) -> Result<(Reply, Vec<OwnedFd>), ShimError> {
         self.send(request, descriptors).await?;
         self.receive().await
+    }
+
+    /// As [`Connection::call`], of what takes no time. A shim that does not answer it looks after nothing any more: it is killed, so
+    /// that it does not come back to life after its pod was given up.
+    pub async fn insist(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ShimError> {
+        if let Ok(answer) = tokio::time::timeout(PATIENCE, self.call(request, &[])).await {
+            return answer;
+        }
+        let process = rustix::net::sockopt::socket_peercred(self.socket.get_ref()).map_err(io::Error::from)?.pid;
+        tracing::warn!(pid = process.as_raw_nonzero(), "a shim that does not answer is killed");
+        match rustix::process::kill_process(process, rustix::process::Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Err(ShimError::Gone),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
     }
 }
 

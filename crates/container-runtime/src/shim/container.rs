@@ -1,8 +1,9 @@
 //! A container as its shim holds it: from its start until the runtime has taken note of its exit.
 //!
 //! Its output is read here, written to the log and copied to whoever is attached. Someone attached who does not read stops the
-//! container's output until it reads or leaves, as a terminal does. The exit counts when the output has ended, so that the log
-//! is complete by then; a process elsewhere that still holds the output delays that by [`PATIENCE`] at most.
+//! container's output until it reads or leaves, as a terminal does; but only while the container runs. The exit counts when the output
+//! has ended, so that the log is complete by then; a process elsewhere that still holds the output delays that by [`PATIENCE`]
+//! at most. Those attached get the rest of the output however long they take.
 
 use std::{
     io,
@@ -11,6 +12,7 @@ use std::{
 };
 
 use super::{
+    complain,
     log::{Log, Source},
     protocol::Report,
     spec::{ContainerSpec, Exit},
@@ -34,6 +36,8 @@ pub(super) struct Container {
     pub(super) outputs: Vec<(Source, OwnedFd)>,
     pub(super) exit: Option<Exit>,
     log: Option<Log>,
+    /// Whether the last that was written to the log came to be there.
+    log_works: bool,
     attached: Vec<Attached>,
     exit_file: std::path::PathBuf,
     /// The exit code, and until when the rest of the output is waited for.
@@ -62,6 +66,7 @@ impl Container {
             outputs: Vec::new(),
             exit: None,
             log: spec.log.clone().map(Log::open).transpose()?,
+            log_works: true,
             attached: Vec::new(),
             exit_file: spec.exit_file.clone(),
             reaped: None,
@@ -79,7 +84,7 @@ impl Container {
 
     /// What to wait for: output to read, or room to write it to.
     pub(super) fn readable(&self) -> impl Iterator<Item = (Source, BorrowedFd<'_>)> {
-        let stalled = self.attached.iter().any(|attached| !attached.pending.is_empty());
+        let stalled = self.reaped.is_none() && self.attached.iter().any(|attached| !attached.pending.is_empty());
         self.outputs.iter().filter(move |_| !stalled).map(|(source, end)| (*source, end.as_fd()))
     }
 
@@ -100,11 +105,13 @@ impl Container {
     }
 
     fn distribute(&mut self, source: Source, bytes: &[u8]) {
-        if let Some(log) = &mut self.log
-            && let Err(error) = log.write(source, bytes)
-        {
+        if let Some(log) = &mut self.log {
+            let written = log.write(source, bytes);
             // The disk is full, most likely. The container goes on; what it says now is lost.
-            eprintln!("cannot write the log of {}: {error}", self.id);
+            if let (Err(error), true) = (&written, self.log_works) {
+                complain(format_args!("cannot write the log of {}: {error}", self.id));
+            }
+            self.log_works = written.is_ok();
         }
         for attached in self.attached.iter_mut().filter(|attached| attached.source == source) {
             attached.pending.extend_from_slice(bytes);
@@ -114,6 +121,7 @@ impl Container {
 
     /// Writes what is pending, as far as those attached take it; drops those who have left.
     pub(super) fn flush(&mut self) {
+        let has_ended = self.exit.is_some();
         self.attached.retain_mut(|attached| {
             while !attached.pending.is_empty() {
                 match rustix::io::write(&attached.to, &attached.pending) {
@@ -123,7 +131,7 @@ impl Container {
                     Err(_) => return false,
                 }
             }
-            true
+            !has_ended
         });
     }
 
@@ -167,7 +175,7 @@ impl Container {
         if let Some(mut log) = self.log.take()
             && let Err(error) = log.finish()
         {
-            eprintln!("cannot write the log of {}: {error}", self.id);
+            complain(format_args!("cannot write the log of {}: {error}", self.id));
         }
         let exit = Exit {
             exit_code,
@@ -176,14 +184,31 @@ impl Container {
             oom_killed: self.group.oom_kills() > 0,
             start_error: None,
         };
-        if let Err(error) = state::write(&self.exit_file, &exit) {
-            eprintln!("cannot record the exit of {}: {error}", self.id);
-        }
-        self.exit = Some(exit);
+        self.record(exit);
         self.group.kill();
         (self.stdin, self.terminal, self.pidfd) = (None, None, None);
         self.outputs.clear();
-        self.attached.clear();
+        self.flush();
         true
+    }
+
+    /// Its command was never executed; what is to be told of that.
+    pub(super) fn failed(mut self, error: &str) -> Exit {
+        let exit = Exit {
+            exit_code: 128,
+            started_at: self.started_at,
+            finished_at: now(),
+            oom_killed: false,
+            start_error: Some(error.to_owned()),
+        };
+        self.record(exit.clone());
+        exit
+    }
+
+    fn record(&mut self, exit: Exit) {
+        if let Err(error) = state::write(&self.exit_file, &exit) {
+            complain(format_args!("cannot record the exit of {}: {error}", self.id));
+        }
+        self.exit = Some(exit);
     }
 }

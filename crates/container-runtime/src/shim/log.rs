@@ -95,7 +95,11 @@ impl Log {
         let stamp: String = now.chars().filter(char::is_ascii_digit).take(23).collect();
         let mut name = self.spec.path.clone().into_os_string();
         name.push(format!(".{}-{}", stamp.get(..8).unwrap_or_default(), stamp.get(8..).unwrap_or_default()));
-        fs::rename(&self.spec.path, PathBuf::from(name))?;
+        match fs::rename(&self.spec.path, PathBuf::from(name)) {
+            // Somebody has taken it away: a new one is begun all the same.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut old = rotated(&self.spec.path);
         // The current file counts, too.
         while old.len() + 1 > self.spec.max_files.max(1) {

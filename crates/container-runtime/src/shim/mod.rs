@@ -66,10 +66,15 @@ fn run(folder: &Path) -> i32 {
     match detached.and_then(|()| server.run()) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("{error}");
+            complain(format_args!("{error}"));
             1
         }
     }
+}
+
+/// Tells of trouble in the shim's own log, as far as that is possible: the disk may be full, which must not end the pod.
+fn complain(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{what}");
 }
 
 fn set_up(folder: &Path) -> io::Result<server::Server> {
@@ -121,13 +126,25 @@ fn make_namespaces(spec: &SandboxSpec) -> io::Result<()> {
         }
     }
     for (name, value) in &spec.sysctls {
-        if name.contains("..") || name.starts_with('/') {
-            return Err(io::Error::other(format!("{name} is not the name of a sysctl")));
+        if name.contains("..") || !is_own(name, spec) {
+            return Err(io::Error::other(format!("the sysctl {name} is not the pod's own, but the node's")));
         }
         let file = Path::new("/proc/sys").join(name.replace('.', "/"));
         step(format!("setting {name}"), fs::write(file, value))?;
     }
     Ok(())
+}
+
+/// Whether a kernel setting belongs to a namespace that the pod has for itself.
+fn is_own(name: &str, spec: &SandboxSpec) -> bool {
+    const IPC: &[&str] = &["msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced"];
+    match name.split_once('.') {
+        Some(("net", _)) => spec.own_network,
+        Some(("kernel", "domainname")) => spec.own_network,
+        Some(("kernel", name)) => spec.own_ipc && IPC.contains(&name),
+        Some(("fs", name)) => spec.own_ipc && name.starts_with("mqueue."),
+        _ => false,
+    }
 }
 
 fn loopback_up() -> io::Result<()> {

@@ -28,11 +28,15 @@ use crate::{
     security::{capabilities, seccomp},
 };
 
+/// keyctl(2)
+const KEYCTL_JOIN_SESSION_KEYRING: i32 = 1;
+
 /// Where a process is to run.
 pub(super) enum Place<'a> {
     New(&'a ContainerSpec),
-    /// Beside the first process of a container, given by its pidfd.
+    /// Beside the first process of a container, given by its number and its pidfd.
     Beside {
+        pid: i32,
         init: BorrowedFd<'a>,
         group: &'a Group,
     },
@@ -150,6 +154,9 @@ fn prepare_and_execute(
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         result => step("setting oom_score_adj", result)?,
     }
+    // Keys of the session are the container's own, as its processes are; a kernel without keys has none to share.
+    // SAFETY: no name asks for a new session; no memory is involved.
+    unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<u8>()) };
     let null = step("opening /dev/null", fs::OpenOptions::new().read(true).write(true).open("/dev/null"))?;
     match place {
         Place::New(spec) => {
@@ -158,8 +165,8 @@ fn prepare_and_execute(
             step("making a cgroup namespace", os_result(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }))?;
             rootfs::enter(spec)?;
         }
-        Place::Beside { init, group } => {
-            step("joining the cgroup", group.join())?;
+        Place::Beside { pid, init, group } => {
+            step("joining the cgroup", group.join_beside(*pid))?;
             let kinds = libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP;
             step("entering the container", set_namespaces(init.as_fd(), kinds))?;
         }

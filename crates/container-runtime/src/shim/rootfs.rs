@@ -16,14 +16,14 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode},
+    fs::{CWD, FileType, Mode, OFlags},
     mount::{
         MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
         mount_remount, move_mount, open_tree, unmount,
     },
 };
 
-use super::spec::{ContainerSpec, DeviceNode};
+use super::spec::{ContainerSpec, DeviceNode, Overlay};
 use crate::{
     cgroups::Layout,
     services::{Mount, MountPropagation},
@@ -64,6 +64,8 @@ pub(super) fn enter(spec: &ContainerSpec) -> io::Result<()> {
     for node in nodes {
         node.make()?;
     }
+    // While it is certain what is there: a volume may come to be on /dev.
+    let null = step("opening /dev/null", open_path("/dev/null"))?;
     for bind in binds {
         bind.attach()?;
     }
@@ -71,7 +73,7 @@ pub(super) fn enter(spec: &ContainerSpec) -> io::Result<()> {
         make_readonly(path)?;
     }
     for path in &spec.masked_paths {
-        mask(path)?;
+        mask(path, &null)?;
     }
     if spec.readonly_rootfs {
         step("making the root read-only", mount_remount("/", MountFlags::BIND | MountFlags::RDONLY, c""))?;
@@ -82,13 +84,16 @@ pub(super) fn enter(spec: &ContainerSpec) -> io::Result<()> {
 fn mount_overlay(spec: &ContainerSpec) -> io::Result<()> {
     let rootfs = &spec.rootfs;
     step("entering the folder of snapshots", chdir(&rootfs.base))?;
-    let options = format!("lowerdir={},upperdir={},workdir={}", rootfs.lower.join(":"), rootfs.upper, rootfs.work);
-    let options = CString::new(options).map_err(io::Error::from)?;
+    let options = CString::new(options(rootfs)).map_err(io::Error::from)?;
     step(
         "mounting the overlay",
         mount(c"overlay", rootfs.target.as_str(), c"overlay", MountFlags::empty(), options.as_c_str()),
     )?;
     step("entering the overlay", chdir(&rootfs.target))
+}
+
+fn options(rootfs: &Overlay) -> String {
+    format!("lowerdir={},upperdir={},workdir={}", rootfs.lower.join(":"), rootfs.upper, rootfs.work)
 }
 
 /// /proc, /sys, /dev and the cgroups.
@@ -142,6 +147,11 @@ fn mount_groups(spec: &ContainerSpec) -> io::Result<()> {
                 let options = CString::new(names.as_str()).map_err(io::Error::from)?;
                 let result = mount(c"cgroup", &folder, c"cgroup", flags, options.as_c_str());
                 step(format!("mounting the cgroups of {names}"), result)?;
+                // Programs look for each controller by its name.
+                for controller in hierarchy.controllers.iter().filter(|controller| **controller != names) {
+                    let link = Path::new(root).join(controller);
+                    step(format!("making {}", link.display()), symlink(&names, link))?;
+                }
             }
             if spec.privileged {
                 return Ok(());
@@ -217,6 +227,7 @@ fn set_attributes(tree: impl AsFd, set: u64, propagation: u64, recursive: bool) 
 
 fn make_mount_point(target: &Path, is_folder: bool) -> io::Result<()> {
     let what = || format!("making the mount point {}", target.display());
+    let target = end_of(target);
     if is_folder {
         return step(what(), fs::create_dir_all(target));
     }
@@ -224,6 +235,17 @@ fn make_mount_point(target: &Path, is_folder: bool) -> io::Result<()> {
         step(what(), fs::create_dir_all(parent))?;
     }
     step(what(), File::create(target)).map(drop)
+}
+
+/// Where a path leads: images have links to what is not there yet, such as from /etc/resolv.conf.
+fn end_of(path: &Path) -> PathBuf {
+    const MOST_LINKS: usize = 40;
+    let mut end = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(next) = fs::read_link(&end) else { break };
+        end = end.parent().unwrap_or(Path::new("/")).join(next);
+    }
+    end
 }
 
 fn make_readonly(path: &str) -> io::Result<()> {
@@ -237,12 +259,21 @@ fn make_readonly(path: &str) -> io::Result<()> {
     }
 }
 
-fn mask(path: &str) -> io::Result<()> {
+fn open_path(path: &str) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Puts an empty folder on a folder, and the device that is empty on anything else.
+fn mask(path: &str, null: &OwnedFd) -> io::Result<()> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
     let result = if metadata.is_dir() {
         mount(c"tmpfs", path, c"tmpfs", MountFlags::RDONLY, None)
     } else {
-        rustix::mount::mount_bind("/dev/null", path)
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+        open_tree(null, c"", flags).and_then(|clone| {
+            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
+            move_mount(&clone, c"", CWD, path, flags)
+        })
     };
     step(format!("hiding {path}"), result)
 }
@@ -312,5 +343,36 @@ fn add_every_node(folder: &Path, nodes: &mut Vec<Node>) {
         {
             nodes.push(node);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Folders;
+
+    #[test]
+    fn as_many_layers_as_images_have_fit_into_one_page() {
+        let folder = Folders::relative_container(&"0".repeat(64));
+        let rootfs = Overlay {
+            base: "/".into(),
+            lower: vec![format!("{}/fs", "0".repeat(20)); 127],
+            upper: format!("{folder}/upper"),
+            work: format!("{folder}/work"),
+            target: format!("{folder}/rootfs"),
+        };
+        assert!(options(&rootfs).len() < 4096);
+    }
+
+    #[test]
+    fn links_to_what_is_not_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("link");
+        symlink("over/there", &link).expect("a link");
+        assert_eq!(end_of(&link), folder.path().join("over/there"));
+        symlink("loop", folder.path().join("loop")).expect("a link");
+        make_mount_point(&link, false).expect("it is made");
+        assert!(fs::metadata(&link).expect("the file").is_file());
+        assert!(make_mount_point(&folder.path().join("loop"), false).is_err());
     }
 }

@@ -310,7 +310,7 @@ impl Server {
         let [stdin, stdout, stderr] = wanted.map(|wanted| if wanted { descriptors.next() } else { None });
         let container = self.running(container_id)?;
         let Some(init) = &container.pidfd else { return Err(io::Error::other("the container has no process")) };
-        let place = Place::Beside { init: init.as_fd(), group: &container.group };
+        let place = Place::Beside { pid: container.pid, init: init.as_fd(), group: &container.group };
         let stdio = Stdio { stdin, stdout, stderr };
         let child = process::spawn(&place, process, stdio, &Pids::Of(init.as_fd()))?;
         self.await_command(client, child, None);
@@ -331,6 +331,11 @@ impl Server {
         let Some(starting) = self.starting.remove(&pid) else { return };
         let Starting { client, pidfd, terminal, error, container, .. } = starting;
         if let Some(error) = error {
+            if let Some(container) = container {
+                // Who asked may be gone, and the next runtime must know that nothing runs.
+                let container_id = Some(container.id.clone());
+                self.tell(&Reply::Exited { container_id, exit: container.failed(&error) });
+            }
             return self.reply(client, &Reply::Failed(error), &[]);
         }
         let container_id = container.as_ref().map(|container| container.id.clone());
@@ -396,7 +401,9 @@ impl Server {
             let pid = pid.as_raw_nonzero().get();
             let code = exit_code(status);
             self.news(pid);
-            if let Some(container) = self.containers.values_mut().find(|container| container.pid == pid) {
+            // One that has exited may have had the same number.
+            let is_it = |container: &&mut Container| container.is_running() && container.pid == pid;
+            if let Some(container) = self.containers.values_mut().find(is_it) {
                 container.reaped(code);
             } else if let Some(exec) = self.execs.remove(&pid) {
                 let exit = Exit {

@@ -21,15 +21,19 @@ use crate::{
         content::{Digest, Hashing},
         decompressed,
     },
+    removal::remove_all,
     runtime::locked,
-    state::{self, Folders},
+    state,
 };
 
-/// Enough digits to tell chains apart, few enough for 120 layers in one page.
+/// Enough digits to tell chains apart, few enough for 127 layers in one page.
 const NAME_LENGTH: usize = 20;
 
 /// Begins the names of folders that are not complete.
 const INCOMPLETE: &str = "new-";
+
+/// What is below images without layers.
+const EMPTY: &str = "empty";
 
 pub struct Snapshots {
     folder: PathBuf,
@@ -58,7 +62,7 @@ impl Snapshots {
         Self { folder, changing: Mutex::new(()) }
     }
 
-    /// Unpacks the layers of an image that are not yet; their folders relative to the root, the topmost first.
+    /// Unpacks the layers of an image that are not yet; their folders relative to that of all, the topmost first.
     pub fn prepare(&self, images: &ImageStore, image: &ImageRecord) -> Result<Vec<String>, ImageError> {
         let chains = chain_ids(image);
         let _changing = locked(&self.changing);
@@ -77,10 +81,10 @@ impl Snapshots {
         }
         if chains.is_empty() {
             // An overlay needs something below.
-            fs::create_dir_all(self.folder.join("empty/fs"))?;
-            return Ok(vec![format!("{}/empty/fs", Folders::SNAPSHOTS)]);
+            fs::create_dir_all(self.folder.join(EMPTY).join("fs"))?;
+            return Ok(vec![format!("{EMPTY}/fs")]);
         }
-        Ok(chains.iter().rev().map(|chain| format!("{}/{}/fs", Folders::SNAPSHOTS, name(chain))).collect())
+        Ok(chains.iter().rev().map(|chain| format!("{}/fs", name(chain))).collect())
     }
 
     fn unpack(
@@ -91,9 +95,7 @@ impl Snapshots {
         lower: &[PathBuf],
     ) -> Result<(), ImageError> {
         let temporary = self.folder.join(format!("{INCOMPLETE}{}", name(chain)));
-        if temporary.exists() {
-            fs::remove_dir_all(&temporary)?;
-        }
+        remove_all(&temporary)?;
         fs::create_dir(&temporary)?;
         let content = BufReader::new(images.content().file(&layer.digest)?);
         let mut archive = Hashing::new(decompressed(content)?);
@@ -117,7 +119,7 @@ impl Snapshots {
                 Ok(fs::rename(&temporary, self.folder.join(name(chain)))?)
             });
         if unpacked.is_err() {
-            let _ = fs::remove_dir_all(&temporary);
+            let _ = remove_all(&temporary);
         }
         unpacked
     }
@@ -128,9 +130,16 @@ impl Snapshots {
         let used: BTreeSet<String> =
             images.all().iter().flat_map(|image| chain_ids(image)).map(|id| name(&id)).collect();
         for name in state::names(&self.folder)? {
-            if !used.contains(&name) {
-                fs::remove_dir_all(self.folder.join(name))?;
+            if used.contains(&name) || name == EMPTY {
+                continue;
             }
+            // What is half gone must not have the name of something whole.
+            let gone = self.folder.join(format!("{INCOMPLETE}{}", name.trim_start_matches(INCOMPLETE)));
+            if !name.starts_with(INCOMPLETE) {
+                remove_all(&gone)?;
+                fs::rename(self.folder.join(name), &gone)?;
+            }
+            remove_all(&gone)?;
         }
         Ok(())
     }

@@ -19,8 +19,14 @@ fn layer(entries: &[(&str, tar::EntryType, &str)]) -> Vec<u8> {
         if is_link {
             name.linkname[..text.len()].copy_from_slice(text.as_bytes());
         }
+        if let Some((major, minor)) = text.split_once(':') {
+            header.set_device_major(major.parse().expect("a number")).expect("a device");
+            header.set_device_minor(minor.parse().expect("a number")).expect("a device");
+            header.set_size(0);
+        }
         header.set_cksum();
-        archive.append(&header, if is_link { b"".as_slice() } else { text.as_bytes() }).expect("an entry");
+        let body = if header.size().is_ok_and(|size| size > 0) { text.as_bytes() } else { b"" };
+        archive.append(&header, body).expect("an entry");
     }
     archive.into_inner().expect("an archive")
 }
@@ -35,7 +41,7 @@ fn unpacked(
     (folder, target, result)
 }
 
-use tar::EntryType::{Directory, Link, Regular, Symlink};
+use tar::EntryType::{Char, Directory, Fifo, Link, Regular, Symlink};
 
 #[test]
 fn files_keep_modes_times_and_contents() {
@@ -104,4 +110,113 @@ fn a_later_entry_takes_the_place_of_an_earlier_one() {
     assert_eq!(fs::read_to_string(root.join("f")).expect("the file"), "new");
     assert_eq!(fs::read_to_string(outside.path()).expect("the file"), "", "a link is not followed");
     symlink("x", root.join("g")).expect("the folder is a folder");
+}
+
+#[test]
+fn no_link_is_followed_to_be_changed() {
+    let outside = tempfile::NamedTempFile::new().expect("a file");
+    let before = outside.as_file().metadata().expect("a file").mode();
+    let target = outside.path().to_str().expect("text");
+    let (_folder, root, result) = unpacked(&[("f", Symlink, target), ("f/", Directory, "")], &[]);
+    result.expect("it unpacks");
+    assert!(fs::symlink_metadata(root.join("f")).expect("the folder").is_dir(), "it takes the place of the link");
+    assert_eq!(outside.as_file().metadata().expect("a file").mode(), before);
+}
+
+#[test]
+fn no_device_is_opened() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let (_lower, below, result) = unpacked(&[("endless", Char, "1:5"), ("l", Symlink, "/etc/passwd")], &[]);
+    result.expect("it unpacks");
+    let (_folder, root, result) = unpacked(&[("copy", Link, "endless"), ("m", Link, "l")], &[below]);
+    result.expect("it unpacks");
+    assert_eq!(fs::symlink_metadata(root.join("copy")).expect("the device").rdev(), rustix::fs::makedev(1, 5));
+    assert_eq!(fs::read_link(root.join("m")).expect("the link"), Path::new("/etc/passwd"));
+}
+
+/// With attributes of its own, for each entry.
+fn with_attributes(names: &[&str]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, kind) in [("pipe", Fifo), ("folder/", Directory)] {
+        let attributes = names.iter().map(|name| (format!("SCHILY.xattr.{name}"), b"y".as_slice()));
+        let attributes: Vec<(String, &[u8])> = attributes.collect();
+        archive
+            .append_pax_extensions(attributes.iter().map(|(name, value)| (name.as_str(), *value)))
+            .expect("a header");
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(0o755);
+        header.set_size(0);
+        header.set_uid(rustix::process::geteuid().as_raw().into());
+        header.set_gid(rustix::process::getegid().as_raw().into());
+        header.set_mtime(0);
+        header.set_path(path).expect("a path");
+        header.set_cksum();
+        archive.append(&header, io::empty()).expect("an entry");
+    }
+    archive.into_inner().expect("an archive")
+}
+
+#[test]
+fn attributes_are_the_images_but_for_those_of_overlayfs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("fs");
+    let archive = with_attributes(&["user.a", "trusted.overlay.redirect", "user.overlay.opaque"]);
+    // Whoever opened the pipe would wait for ever.
+    unpack::unpack(&mut archive.as_slice(), &target, &[]).expect("it unpacks");
+    let mut names = [0; 256];
+    let length = rustix::fs::listxattr(target.join("folder"), &mut names[..]).expect("a list");
+    let names = String::from_utf8_lossy(&names[..length]).into_owned();
+    assert!(!names.contains("overlay"), "{names}");
+    assert!(names.contains("user.a") || names.is_empty(), "{names}");
+}
+
+#[test]
+fn a_deletion_is_of_what_is_below() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let entries = [
+        (".wh.before", Regular, ""),
+        ("before/", Directory, ""),
+        ("before/x", Regular, "x"),
+        ("after/", Directory, ""),
+        ("after/x", Regular, "x"),
+        (".wh.after", Regular, ""),
+        ("file", Regular, "new"),
+        (".wh.file", Regular, ""),
+    ];
+    let (_folder, root, result) = unpacked(&entries, &[]);
+    result.expect("it unpacks");
+    for folder in ["before", "after"] {
+        let mut value = [0; 1];
+        rustix::fs::getxattr(root.join(folder), c"trusted.overlay.opaque", &mut value[..]).expect("the attribute");
+        assert_eq!((&value, fs::read_to_string(root.join(folder).join("x")).ok().as_deref()), (b"y", Some("x")));
+    }
+    assert_eq!(fs::read_to_string(root.join("file")).expect("the file"), "new");
+    for nothing in [".wh...", ".wh..", ".wh."] {
+        assert!(unpacked(&[(nothing, Regular, "")], &[]).2.is_err(), "{nothing}");
+    }
+}
+
+#[test]
+fn folders_that_an_archive_leaves_out_are_as_below() {
+    let (_lower, below, result) = unpacked(&[("a/", Directory, ""), ("a/b/", Directory, "")], &[]);
+    result.expect("it unpacks");
+    let (_folder, root, result) = unpacked(&[("a/b/c/d", Regular, "d")], &[below]);
+    result.expect("it unpacks");
+    let mode = |path: &str| fs::metadata(root.join(path)).expect("a folder").mode() & 0o7777;
+    assert_eq!(["a", "a/b", "a/b/c"].map(mode), [0o4750, 0o4750, 0o755]);
+}
+
+#[test]
+fn a_file_takes_the_place_of_a_folder() {
+    let entries = [("d/", Directory, ""), ("d/e/f", Regular, "f"), ("d", Regular, "now a file")];
+    let (_folder, root, result) = unpacked(&entries, &[]);
+    result.expect("it unpacks");
+    assert_eq!(fs::read_to_string(root.join("d")).expect("the file"), "now a file");
 }

@@ -87,6 +87,12 @@ pub async fn on_a_socket(fixture: Fixture) {
     assert_eq!(from_url(&url.url).await.as_deref(), Some(&b"by-socket\n/\n"[..]));
     assert_eq!(from_url(&url.url).await, None, "a URL is good once");
 
+    // Tools show the beginning of an id, and pass it on.
+    let short = |id: &str| id[..13].to_owned();
+    let request = wire::ContainerStatusRequest { container_id: short(&id.container_id), verbose: false };
+    let status: wire::ContainerStatusResponse = client.call(RUNTIME, "ContainerStatus", request).await.expect("found");
+    assert_eq!(status.status.map(|status| status.id), Some(id.container_id.clone()));
+
     let stats: wire::ListContainerStatsResponse =
         client.call(RUNTIME, "ListContainerStats", wire::ListContainerStatsRequest::default()).await.expect("figures");
     let memory = stats.stats[0].memory.clone().expect("memory");

@@ -248,3 +248,48 @@ pub async fn purge(fixture: Fixture) {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     assert!(!mounts.contains(&*fixture.root.to_string_lossy()), "{mounts}");
 }
+
+/// Whoever asks for a sandbox and leaves gets one all the same, or none; nothing is there that nobody knows of.
+pub async fn interrupted(fixture: Fixture) {
+    let runtime = fixture.runtime().await;
+    let limit = std::time::Duration::from_millis;
+    for round in 0..12 {
+        let _ = tokio::time::timeout(limit(round), runtime.run_pod_sandbox(fixture.pod(&format!("p{round}")))).await;
+    }
+    let ready = PodSandboxFilter { state: Some(PodSandboxState::Ready), ..Default::default() };
+    while runtime.list_pod_sandbox(&ready).await.expect("a list").len() < 12 {
+        tokio::time::sleep(limit(5)).await;
+    }
+    for pod in runtime.list_pod_sandbox(&PodSandboxFilter::default()).await.expect("a list") {
+        runtime.remove_pod_sandbox(&pod.id).await.expect("it is removed");
+    }
+    assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
+}
+
+struct Unready;
+
+#[async_trait::async_trait]
+impl PodNetwork for Unready {
+    fn ready(&self) -> Result<(), String> {
+        Err("the cable is out".into())
+    }
+
+    async fn set_up(&self, _: SandboxNetwork<'_>) -> Result<Vec<std::net::IpAddr>, String> {
+        self.ready().map(|()| Vec::new())
+    }
+
+    async fn tear_down(&self, _: SandboxNetwork<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+pub async fn no_network(fixture: Fixture) {
+    let network = std::sync::Arc::new(Unready);
+    let runtime = container_runtime::Runtime::open(fixture.settings(), network).await.expect("the runtime opens");
+    let conditions = runtime.status().await.expect("a status");
+    let told: Vec<_> = conditions.iter().map(|c| (c.r#type.as_str(), c.status, c.message.as_str())).collect();
+    assert_eq!(told, [("RuntimeReady", true, ""), ("NetworkReady", false, "the cable is out")]);
+    let error = runtime.run_pod_sandbox(fixture.pod("p")).await.expect_err("it has no network");
+    assert!(error.to_string().contains("the cable is out"), "{error}");
+    assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
+}

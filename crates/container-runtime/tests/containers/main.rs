@@ -34,6 +34,8 @@ fn main() {
         test("layers_of_an_archive", || run(life::archive)),
         test("logs_rotate_and_reopen", || run(life::logs)),
         test("many_pods_at_once", || run(life::many)),
+        test("callers_that_do_not_wait", || run(life::interrupted)),
+        test("a_network_that_is_not_ready", || run(life::no_network)),
         test("purge", || run(life::purge)),
         test("on_a_socket", || run(cri::on_a_socket)),
         test("who_a_process_is", || run(identity::process)),
@@ -44,9 +46,11 @@ fn main() {
         test("exec", || run(streams::exec)),
         test("exec_with_a_terminal", || run(streams::terminal)),
         test("attach", || run(streams::attach)),
+        test("attached_and_not_reading", || run(streams::slow_reader)),
         test("port_forward", || run(streams::port_forward)),
         test("killed_runtime", || run(recovery::killed_runtime)),
         test("killed_shim", || run(recovery::killed_shim)),
+        test("damaged_records", || run(recovery::damaged_records)),
         test("killed_at_any_moment", || run(recovery::killed_at_any_moment)),
     ];
     libtest_mimic::run(&arguments, trials).exit();

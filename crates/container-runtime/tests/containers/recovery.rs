@@ -102,6 +102,19 @@ pub async fn killed_shim(fixture: Fixture) {
     assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
 }
 
+/// What a loss of power leaves of files that were being written ends nothing but what they told of.
+pub async fn damaged_records(fixture: Fixture) {
+    drop(fixture.runtime().await);
+    for file in ["sandboxes/a/sandbox.json", "containers/b/container.json", "images/c.json"] {
+        let file = fixture.root.join(file);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        std::fs::write(file, "").expect("a file");
+    }
+    let runtime = fixture.open().await;
+    assert_eq!(runtime.list_images(None).await.expect("a list").len(), 1);
+    assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
+}
+
 async fn busy(fixture: &Fixture) {
     let runtime = fixture.open().await;
     writeln!(std::io::stdout(), "busy").expect("somebody listens");

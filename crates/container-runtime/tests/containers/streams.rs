@@ -112,6 +112,28 @@ pub async fn attach(fixture: Fixture) {
     runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
 }
 
+/// One who is attached and does not read holds up the container while it runs; its end, and its log, wait for nobody.
+pub async fn slow_reader(fixture: Fixture) {
+    let runtime = fixture.runtime().await;
+    let mut events = runtime.events();
+    let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");
+    let config = ContainerConfig { stdin: true, stdin_once: true, ..container("c", &["cat"]) };
+    let id = start(&runtime, &pod, config).await;
+    let request = AttachRequest { container_id: id.clone(), stdin: true, stdout: true, stderr: false };
+    let mut streams = runtime.attach(request).await.expect("attached");
+    let mut stdin = streams.stdin.take().expect("stdin");
+    // More than a pipe holds, and less than the container's pipe and the client's hold together.
+    let text = "0123456789\n".repeat(10_000);
+    stdin.write_all(text.as_bytes()).await.expect("it is written");
+    drop(stdin);
+    assert_eq!(crate::fixture::exited(&runtime, &mut events, &id).await.exit_code, 0);
+    assert_eq!(crate::fixture::lines(&fixture.log("c.log")).len(), 10_000, "the log is complete");
+    let mut heard = String::new();
+    streams.stdout.take().expect("stdout").read_to_string(&mut heard).await.expect("it is read");
+    assert_eq!(heard.len(), text.len(), "and so is what a slow client gets");
+    runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
+}
+
 pub async fn port_forward(fixture: Fixture) {
     let runtime = fixture.runtime().await;
     let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");

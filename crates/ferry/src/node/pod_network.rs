@@ -93,6 +93,10 @@ impl NodeNetwork {
 
 #[async_trait]
 impl PodNetwork for NodeNetwork {
+    fn ready(&self) -> Result<(), String> {
+        self.state.borrow().clone()
+    }
+
     async fn set_up(&self, sandbox: SandboxNetwork<'_>) -> Result<Vec<IpAddr>, String> {
         let pods = self.pods.get().ok_or(NOT_YET)?;
         let ports = host_ports(sandbox.config)?;

@@ -113,7 +113,9 @@ async fn problems(settings: &Settings) -> Vec<String> {
             }
         }
     }
-    if let Err(why) = &*settings.network.borrow() {
+    // A runtime that knows the network has said so already.
+    let is_told = problems.iter().any(|problem| problem.contains("NetworkReady=false"));
+    if let (Err(why), false) = (&*settings.network.borrow(), is_told) {
         let reason = "NetworkPluginNotReady";
         problems.push(format!("container runtime network not ready: NetworkReady=false reason:{reason} message:{why}"));
     }

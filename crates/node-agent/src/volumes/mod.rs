@@ -255,10 +255,7 @@ impl Volumes {
             if let Some(mount) = folder::mounts_below(&folder)?.first() {
                 return Err(io::Error::other(format!("{} is still mounted", mount.display())));
             }
-            match fs::remove_dir_all(&folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            }
+            container_runtime::removal::remove_all(&folder)
         });
         removed.await.map_err(|error| VolumeError(format!("UnmountVolume.TearDown failed: {error}")))
     }
