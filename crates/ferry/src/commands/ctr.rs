@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, IsTerminal, Read, Write},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -246,39 +246,50 @@ async fn stats(client: &Client) -> anyhow::Result<()> {
     table(&["ID", "NAME", "CPU TIME", "MEMORY", "DISK"], &rows)
 }
 
-/// Prints what a container wrote, each stream where it belongs. A line of a log is a time, a stream, a mark and the text.
+/// Prints what a container wrote, each stream where it belongs.
 async fn logs(client: &Client, id: &str, path: &Path, follow: bool, tail: Option<usize>) -> anyhow::Result<()> {
-    let mut lines = BufReader::new(File::open(path).with_context(|| path.display().to_string())?);
-    let mut text = String::new();
-    lines.read_to_string(&mut text)?;
-    let all: Vec<&str> = text.lines().collect();
+    let open = || File::open(path).with_context(|| path.display().to_string());
+    let mut lines = BufReader::new(open()?);
+    let mut text = Vec::new();
+    lines.read_to_end(&mut text)?;
+    let all: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
     for line in all.iter().skip(all.len().saturating_sub(tail.unwrap_or(usize::MAX))) {
         print(line)?;
     }
     if !follow {
         return Ok(());
     }
+    let mut line = Vec::new();
     loop {
         let ended = status(client, id).await?.state != 1;
-        let mut line = String::new();
-        while lines.read_line(&mut line)? > 0 {
-            print(line.trim_end_matches('\n'))?;
+        // When it is full, another one takes its place.
+        let own = lines.get_ref().metadata()?.ino();
+        let replaced = std::fs::metadata(path).is_ok_and(|current| current.ino() != own);
+        while lines.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
+            print(&line)?;
             line.clear();
         }
-        if ended {
+        if replaced {
+            lines = BufReader::new(open()?);
+            line.clear();
+        } else if ended {
             return Ok(());
+        } else {
+            tokio::time::sleep(LOOK_EVERY).await;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-fn print(line: &str) -> io::Result<()> {
-    let mut fields = line.splitn(4, ' ');
+/// A line of a log is a time, a stream, a mark and the text, which may be anything.
+fn print(line: &[u8]) -> io::Result<()> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let mut fields = line.splitn(4, |byte| *byte == b' ');
     let (stream, mark, text) = (fields.nth(1), fields.next(), fields.next().unwrap_or_default());
-    let end = if mark == Some("P") { "" } else { "\n" };
+    let end: &[u8] = if mark == Some(b"P".as_slice()) { b"" } else { b"\n" };
+    let whole = [text, end].concat();
     match stream {
-        Some("stderr") => write!(io::stderr(), "{text}{end}"),
-        _ => write!(io::stdout(), "{text}{end}"),
+        Some(b"stderr") => io::stderr().write_all(&whole),
+        _ => io::stdout().write_all(&whole),
     }
 }
 

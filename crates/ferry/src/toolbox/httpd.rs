@@ -83,7 +83,7 @@ pub fn run(arguments: &[String]) -> Outcome {
 }
 
 /// Both families where there are both.
-fn listen(port: u16) -> io::Result<TcpListener> {
+pub fn listen(port: u16) -> io::Result<TcpListener> {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
 }
 

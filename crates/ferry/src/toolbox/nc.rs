@@ -2,13 +2,13 @@
 
 use std::{
     io::{self, stdin, stdout},
-    net::{Ipv6Addr, Shutdown, TcpListener, TcpStream},
+    net::{Shutdown, TcpStream},
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 
-use super::{Outcome, options::Options, resolve};
+use super::{Outcome, httpd, options::Options, resolve};
 
 pub fn run(arguments: &[String]) -> Outcome {
     let options = Options::parse(arguments, "zw:l")?;
@@ -16,7 +16,7 @@ pub fn run(arguments: &[String]) -> Outcome {
     let port = |text: &str| text.parse::<u16>().with_context(|| format!("{text:?} is not a port"));
     let patience = Duration::from_secs(options.number('w', 10)?.max(1));
     let stream = match words.as_slice() {
-        [text] if options.has('l') => TcpListener::bind((Ipv6Addr::UNSPECIFIED, port(text)?))?.accept()?.0,
+        [text] if options.has('l') => httpd::listen(port(text)?)?.accept()?.0,
         [host, text] if !options.has('l') => resolve::connect(host, port(text)?, patience)?,
         _ => bail!("where to? nc [-z] [-w SECONDS] HOST PORT, or nc -l PORT"),
     };

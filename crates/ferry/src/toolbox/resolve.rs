@@ -4,7 +4,7 @@
 use std::{
     fs, io,
     io::{Read, Write},
-    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
     time::Duration,
 };
 
@@ -137,8 +137,9 @@ pub fn addresses(name: &str) -> anyhow::Result<Vec<IpAddr>> {
         return Ok(vec![address]);
     }
     let mut found = hosts(&fs::read_to_string("/etc/hosts").unwrap_or_default(), name);
-    if found.is_empty() && name == "localhost" {
-        found = (name, 0).to_socket_addrs().into_iter().flatten().map(|address| address.ip()).collect();
+    // Whatever files and servers say or do not say (RFC 6761, 6.3).
+    if found.is_empty() && name.eq_ignore_ascii_case("localhost") {
+        found = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
     }
     if !found.is_empty() {
         return Ok(found);
