@@ -60,7 +60,14 @@ pub fn object(
             kind.kind, &*kind.version, resource.kind
         ))
     };
-    strict.extend(canonical::canonicalise(&resource.schema, &mut value).map_err(|e| refused(e.to_string()))?);
+    let unknown = canonical::canonicalise(&resource.schema, &mut value).map_err(|e| refused(e.to_string()))?;
+    match media {
+        // Typed objects are read in one go, custom ones first and looked at then.
+        MediaType::Json if !resource.custom && !unknown.is_empty() => {
+            strict = json::in_order(bytes, unknown).map_err(|e| refused(e.to_string()))?;
+        }
+        _ => strict.extend(unknown),
+    }
     strictness.judge(strict).map_err(|errors| refused(errors.to_string()))?;
     finish(resource, value)
 }

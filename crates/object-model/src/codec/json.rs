@@ -9,7 +9,7 @@ mod write;
 
 use serde_json::Value;
 
-pub use read::{BadJson, read, read_strict};
+pub use read::{BadJson, in_order, read, read_strict};
 pub use write::{to_string, to_vec, write};
 
 /// What Go's reader calls a value in its complaints.

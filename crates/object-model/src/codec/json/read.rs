@@ -28,27 +28,26 @@ pub fn read(bytes: &[u8]) -> Result<Value, BadJson> {
 
 /// The same, and every field that is there twice.
 pub fn read_strict(bytes: &[u8]) -> Result<(Value, StrictErrors), BadJson> {
-    let mut reader =
-        Reader { bytes, at: 0, depth: 0, duplicates: StrictErrors::default(), effort: EFFORT, number: None };
-    reader.skip_space();
-    let value = reader.value(&Path::root())?;
-    reader.skip_space();
-    if reader.at < bytes.len() {
-        return Err(reader.unexpected("after top-level value"));
-    }
-    match reader.number {
-        Some(number) => Err(BadJson::Number(number)),
-        None => Ok((value, reader.duplicates)),
-    }
+    Reader::new(bytes, StrictErrors::default()).whole()
+}
+
+/// All problems in the order in which a reader comes upon them: fields that are there twice, and these that its type does not
+/// have, which somebody else has found in what was read.
+pub fn in_order(bytes: &[u8], unknown: StrictErrors) -> Result<StrictErrors, BadJson> {
+    let (_, mut problems) = Reader::new(bytes, unknown.clone()).whole()?;
+    // Those that it was too much effort to look for.
+    problems.extend(unknown);
+    Ok(problems)
 }
 
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
-    duplicates: StrictErrors,
-    /// How many bytes of paths of duplicates may still be written out. The same one may come very often below a very
-    /// long name.
+    problems: StrictErrors,
+    /// Fields to be noted when they come.
+    unknown: StrictErrors,
+    /// How many bytes of paths may still be written out. The same one may come very often below a very long name.
     effort: usize,
     /// The first number too big for a float. Syntax errors further on go before it.
     number: Option<String>,
@@ -59,6 +58,23 @@ const EFFORT: usize = 4 << 20;
 type Read<T> = Result<T, BadJson>;
 
 impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8], unknown: StrictErrors) -> Self {
+        Self { bytes, at: 0, depth: 0, problems: StrictErrors::default(), unknown, effort: EFFORT, number: None }
+    }
+
+    fn whole(mut self) -> Read<(Value, StrictErrors)> {
+        self.skip_space();
+        let value = self.value(&Path::root())?;
+        self.skip_space();
+        if self.at < self.bytes.len() {
+            return Err(self.unexpected("after top-level value"));
+        }
+        match self.number {
+            Some(number) => Err(BadJson::Number(number)),
+            None => Ok((value, self.problems)),
+        }
+    }
+
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -130,7 +146,8 @@ impl<'a> Reader<'a> {
             }
             self.at += 1;
             self.skip_space();
-            let seen = self.duplicates.len();
+            self.unknown(&path.child(&key));
+            let seen = self.problems.len();
             let value = self.value(&path.child(&key))?;
             match map.entry(key) {
                 Entry::Vacant(entry) => drop(entry.insert(value)),
@@ -152,12 +169,30 @@ impl<'a> Reader<'a> {
 
     /// Notes a field that is there again, before the problems found inside of it.
     fn duplicate(&mut self, at: usize, field: &Path<'_>) {
-        if self.duplicates.is_full() || self.effort == 0 {
+        if let Some(field) = self.written(field) {
+            self.problems.insert(at, StrictError::Duplicate(field));
+        }
+    }
+
+    /// Notes a field if it is one that was asked for.
+    fn unknown(&mut self, field: &Path<'_>) {
+        if self.unknown.is_empty() {
             return;
+        }
+        if let Some(problem) = self.written(field).map(StrictError::Unknown)
+            && self.unknown.iter().any(|sought| *sought == problem)
+        {
+            self.problems.push(problem);
+        }
+    }
+
+    fn written(&mut self, field: &Path<'_>) -> Option<String> {
+        if self.problems.is_full() || self.effort == 0 {
+            return None;
         }
         let field = field.to_string();
         self.effort = self.effort.saturating_sub(field.len());
-        self.duplicates.insert(at, StrictError::Duplicate(field));
+        Some(field)
     }
 
     fn array(&mut self, path: &Path<'_>) -> Read<Value> {

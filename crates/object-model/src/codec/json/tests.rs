@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Number, Value, json};
 
 use super::*;
-use crate::codec::MAX_DEPTH;
+use crate::codec::{MAX_DEPTH, StrictError, StrictErrors};
 
 #[track_caller]
 fn refused(bytes: impl AsRef<[u8]>) -> String {
@@ -38,6 +38,20 @@ fn the_last_of_two_fields_counts_and_both_are_reported() {
     );
     let many: Vec<String> = (0..300).map(|i| format!("\"{0}\":1,\"{0}\":2", i)).collect();
     assert_eq!(read_strict(format!("{{{}}}", many.join(",")).as_bytes()).unwrap().1.len(), 100);
+}
+
+#[test]
+fn problems_come_in_the_order_of_the_document() {
+    let text = br#"{"z": 1, "spec": {"odd": 1, "x": 1, "x": 2, "list": [{"more": 1}]}, "a": 1}"#;
+    let mut unknown = StrictErrors::default();
+    for field in ["a", "spec.list[0].more", "spec.odd", "z"] {
+        unknown.push(StrictError::Unknown(field.to_owned()));
+    }
+    let problems = in_order(text, unknown).unwrap();
+    assert_eq!(
+        problems.to_string(),
+        r#"strict decoding error: unknown field "z", unknown field "spec.odd", duplicate field "spec.x", unknown field "spec.list[0].more", unknown field "a""#
+    );
 }
 
 #[test]
