@@ -167,7 +167,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     if let Some(choice) = &settings.node {
         if choice.dns {
             let listen = SocketAddr::new(choice.address, DNS_PORT);
-            running.push(tokio::spawn(components.clone().name_server(listen)));
+            running.push(tokio::spawn(components.clone().name_server(listen, choice.name.clone())));
         }
         let begun = OwnNode::begin(choice, &settings.data_dir, &authority, &components)?;
         certificates.push((begun.certificate.clone(), begun.names.clone()));

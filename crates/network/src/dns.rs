@@ -37,19 +37,27 @@ pub struct Setting {
     pub listen: SocketAddr,
     /// Such as `cluster.local`.
     pub domain: String,
+    /// The node it runs on, which may have another address at its next start.
+    pub node_name: String,
 }
 
 /// Answers until it is told to stop.
 pub async fn run(setting: Setting, stop: CancellationToken) -> Result<(), crate::Error> {
-    let Setting { informers, client, service_address, listen, domain } = setting;
+    let Setting { informers, client, service_address, listen, domain, node_name } = setting;
     let sockets = Sockets::bind(listen).await?;
     let listen = sockets.address().unwrap_or(listen);
-    let zone = Zone::new(Informed::of(&informers), &domain, service_address)?;
-    let others = Forwarder::new(RESOLV_CONF.into(), [service_address, listen.ip()]);
-    let server = Arc::new(Server { zone, others });
+    let cluster = Informed::of(&informers);
+    let (services, slices) = (cluster.services.clone(), cluster.slices.clone());
+    let zone = Zone::new(cluster, &domain, service_address)?;
+    // At another port of the same address somebody else may answer.
+    let own = (listen.port() == forward::PORT).then(|| listen.ip());
+    let others = Forwarder::new(RESOLV_CONF.into(), own.into_iter().chain([service_address]));
+    let server = Arc::new(Server::new(zone, others));
     stop.run_until_cancelled(async {
-        server.zone.cluster.synced().await;
-        tokio::join!(server.clone().serve(sockets), announce::run(&informers, client, service_address, listen));
+        services.synced().await;
+        slices.synced().await;
+        let announce = announce::run(&informers, client, service_address, announce::slice(listen, node_name));
+        tokio::join!(server.serve(sockets), announce);
     })
     .await;
     Ok(())
@@ -76,11 +84,6 @@ impl Informed {
             addresses
         });
         Self { services, slices }
-    }
-
-    async fn synced(&self) {
-        self.services.synced().await;
-        self.slices.synced().await;
     }
 }
 

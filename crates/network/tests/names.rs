@@ -32,11 +32,12 @@ async fn name_server(cluster: &Cluster) -> (SocketAddr, CancellationToken) {
         service_address: Ipv4Addr::new(10, 96, 0, 10).into(),
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         domain: "cluster.local".into(),
+        node_name: "here".into(),
     };
     tokio::spawn(run(setting, stop.clone()));
     let announced = async {
         loop {
-            if let Some(slice) = cluster.get("endpointslices", "kube-system", "kube-dns-127-0-0-1") {
+            if let Some(slice) = cluster.get("endpointslices", "kube-system", "kube-dns-here") {
                 let port = slice["ports"][0]["port"].as_u64().unwrap();
                 return SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(port).unwrap()));
             }
@@ -129,6 +130,23 @@ async fn what_is_too_large_is_asked_again_over_tcp() {
 }
 
 #[tokio::test]
+async fn every_address_is_told_first_in_turn() {
+    let cluster = Cluster::new();
+    cluster.put("services", service("many", "None", json!({})));
+    let endpoints: Vec<_> = (1..=3).map(|n| endpoint(Ipv4Addr::new(10, 244, 0, n), "here")).collect();
+    cluster.put("endpointslices", slice("many", json!(endpoints)));
+    let (server, stop) = name_server(&cluster).await;
+    let mut first = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let told = addresses(&ask(server, &question("many.default.svc.cluster.local.", RecordType::A)).await);
+        assert_eq!(told.len(), 3);
+        first.extend(told.into_iter().next());
+    }
+    assert_eq!(first.len(), 3);
+    stop.cancel();
+}
+
+#[tokio::test]
 async fn nonsense_is_refused_or_ignored() {
     let cluster = Cluster::new();
     let (server, stop) = name_server(&cluster).await;
@@ -155,9 +173,9 @@ async fn pods_find_it_by_its_service_also_when_somebody_spoils_it() {
     let answer = ask(server, &question("kube-dns.kube-system.svc.cluster.local.", RecordType::A)).await;
     assert_eq!(addresses(&answer), ["10.96.0.10"]);
 
-    cluster.delete("endpointslices", "kube-system", "kube-dns-127-0-0-1");
+    cluster.delete("endpointslices", "kube-system", "kube-dns-here");
     let back = async {
-        while cluster.get("endpointslices", "kube-system", "kube-dns-127-0-0-1").is_none() {
+        while cluster.get("endpointslices", "kube-system", "kube-dns-here").is_none() {
             sleep(Duration::from_millis(5)).await;
         }
     };

@@ -71,7 +71,7 @@ impl Components {
         self.lead(NAME, user.clone(), work).await;
     }
 
-    pub async fn name_server(self, listen: SocketAddr) {
+    pub async fn name_server(self, listen: SocketAddr, node_name: String) {
         // Its Service is part of every cluster, as the one of the API is.
         let cluster =
             User { name: "system:apiserver".into(), groups: vec!["system:masters".into()], ..User::default() };
@@ -81,6 +81,7 @@ impl Components {
             service_address: CLUSTER_DNS,
             listen,
             domain: DOMAIN.into(),
+            node_name,
         };
         if let Err(error) = network::dns::run(setting, self.stop).await {
             tracing::error!(%error, "names are not answered in this cluster");

@@ -21,9 +21,9 @@ const PORT: i32 = 53;
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// Keeps both as they should be.
-pub(super) async fn run(informers: &Informers, client: Client, service_address: IpAddr, listen: SocketAddr) {
+pub(super) async fn run(informers: &Informers, client: Client, service_address: IpAddr, slice: EndpointSlice) {
     let changed = Arc::new(Notify::new());
-    let (service, slice) = (service(service_address), slice(listen));
+    let service = service(service_address);
     wake_on_change(informers, &service, &changed);
     wake_on_change(informers, &slice, &changed);
     loop {
@@ -129,7 +129,8 @@ fn service(address: IpAddr) -> Service {
     }
 }
 
-fn slice(listen: SocketAddr) -> EndpointSlice {
+/// Every node that answers has a slice of its own.
+pub(super) fn slice(listen: SocketAddr, node_name: String) -> EndpointSlice {
     let port = |name: &str, protocol: &str| EndpointPort {
         name: Some(name.to_owned()),
         protocol: Some(protocol.to_owned()),
@@ -139,8 +140,7 @@ fn slice(listen: SocketAddr) -> EndpointSlice {
     EndpointSlice {
         metadata: ObjectMeta {
             namespace: Some(NAMESPACE.to_owned()),
-            // Every machine that answers has a slice of its own.
-            name: Some(format!("{NAME}-{}", listen.ip().to_string().replace(['.', ':'], "-"))),
+            name: Some(format!("{NAME}-{node_name}")),
             labels: labels(&[
                 ("kubernetes.io/service-name", NAME),
                 ("endpointslice.kubernetes.io/managed-by", "dns.ferry"),
@@ -152,6 +152,7 @@ fn slice(listen: SocketAddr) -> EndpointSlice {
         endpoints: Some(vec![Endpoint {
             addresses: vec![listen.ip().to_string()],
             conditions: Some(EndpointConditions { ready: Some(true), serving: Some(true), terminating: Some(false) }),
+            node_name: Some(node_name),
             ..Endpoint::default()
         }]),
         ports: Some(vec![port("dns", "UDP"), port("dns-tcp", "TCP")]),

@@ -4,11 +4,14 @@ use std::{
     collections::HashSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
-use hickory_proto::op::{Message, MessageType};
+use hickory_proto::op::{Message, MessageType, ResponseCode};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UdpSocket},
@@ -16,13 +19,16 @@ use tokio::{
     time::timeout,
 };
 
-const PORT: u16 = 53;
+pub(super) const PORT: u16 = 53;
 const PER_SERVER: Duration = Duration::from_secs(2);
 /// As often as all servers are asked before it is given up.
 const ROUNDS: usize = 2;
 const AT_ONCE: usize = 1000;
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-const LARGEST_DATAGRAM: usize = 4096;
+/// As large as the client that is behind a question may have allowed.
+const LARGEST_DATAGRAM: usize = u16::MAX as usize;
+/// Answers that say only that this server does not know.
+const FAILURES: [ResponseCode; 2] = [ResponseCode::ServFail, ResponseCode::Refused];
 
 /// Asks other name servers.
 pub(super) struct Forwarder {
@@ -31,6 +37,8 @@ pub(super) struct Forwarder {
     /// Our own addresses: asking them would never end.
     not: HashSet<IpAddr>,
     known: Mutex<Known>,
+    /// The place of the server that answered last.
+    answered: AtomicUsize,
     at_once: Semaphore,
 }
 
@@ -43,25 +51,38 @@ struct Known {
 
 impl Forwarder {
     pub fn new(file: PathBuf, not: impl IntoIterator<Item = IpAddr>) -> Self {
-        Self { file, not: not.into_iter().collect(), known: Mutex::default(), at_once: Semaphore::new(AT_ONCE) }
+        Self {
+            file,
+            not: not.into_iter().collect(),
+            known: Mutex::default(),
+            answered: AtomicUsize::new(0),
+            at_once: Semaphore::new(AT_ONCE),
+        }
     }
 
-    /// The answer to a query, with the query's id. None if nobody answers.
+    /// The answer to a query, with the query's id. None if nobody answers. The server that answered last is asked first.
     pub async fn ask(&self, query: &Message) -> Option<Message> {
         let _one_of_few = self.at_once.try_acquire().ok()?;
         let bytes = query.to_vec().ok()?;
         let servers = self.servers();
-        for server in servers.iter().cycle().take(servers.len() * ROUNDS) {
-            match timeout(PER_SERVER, over_udp(*server, query, &bytes)).await {
-                Ok(Ok(answer)) if !answer.metadata.truncation => return Some(answer),
-                Ok(Ok(short)) => {
-                    return timeout(PER_SERVER, over_tcp(*server, query, &bytes)).await.ok()?.ok().or(Some(short));
+        let (first, mut failure) = (self.answered.load(Ordering::Relaxed), None);
+        for turn in 0..servers.len() * ROUNDS {
+            if turn == servers.len() && failure.is_some() {
+                break;
+            }
+            let number = (first + turn) % servers.len();
+            let Some(server) = servers.get(number) else { break };
+            match one(*server, query, &bytes).await {
+                Ok(answer) if !FAILURES.contains(&answer.metadata.response_code) => {
+                    self.answered.store(number, Ordering::Relaxed);
+                    return Some(answer);
                 }
-                Ok(Err(error)) => tracing::debug!(%server, %error, "a name server does not answer"),
-                Err(_) => tracing::debug!(%server, "a name server does not answer in time"),
+                // Another one may know better.
+                Ok(answer) => failure = Some(answer),
+                Err(error) => tracing::debug!(%server, %error, "a name server does not answer"),
             }
         }
-        None
+        failure
     }
 
     /// The servers, read again when the file has changed.
@@ -90,16 +111,29 @@ fn name_servers(text: &str) -> impl Iterator<Item = SocketAddr> {
     })
 }
 
+async fn one(server: SocketAddr, query: &Message, bytes: &[u8]) -> std::io::Result<Message> {
+    let answer = timeout(PER_SERVER, over_udp(server, query, bytes)).await??;
+    if !answer.metadata.truncation {
+        return Ok(answer);
+    }
+    match timeout(PER_SERVER, over_tcp(server, query, bytes)).await {
+        Ok(Ok(whole)) => Ok(whole),
+        // Whoever asked may have more luck over TCP.
+        _ => Ok(answer),
+    }
+}
+
 async fn over_udp(server: SocketAddr, query: &Message, bytes: &[u8]) -> std::io::Result<Message> {
     let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     // A port that nobody can guess, and that hears from this server only.
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(server).await?;
     socket.send(bytes).await?;
-    let mut buffer = vec![0; LARGEST_DATAGRAM];
+    let mut buffer = Vec::with_capacity(LARGEST_DATAGRAM);
     loop {
-        let length = socket.recv(&mut buffer).await?;
-        if let Some(answer) = answer_to(query, buffer.get(..length).unwrap_or_default()) {
+        buffer.clear();
+        socket.recv_buf(&mut buffer).await?;
+        if let Some(answer) = answer_to(query, &buffer) {
             return Ok(answer);
         }
     }
@@ -136,8 +170,8 @@ mod tests {
         assert_eq!(servers, ["10.0.0.2:53", "[fd00::1]:53"]);
     }
 
-    fn forwarder(server: SocketAddr) -> Forwarder {
-        let known = Known { looked: Some(Instant::now()), changed: None, servers: Arc::new([server]) };
+    fn forwarder(servers: &[SocketAddr]) -> Forwarder {
+        let known = Known { looked: Some(Instant::now()), changed: None, servers: servers.into() };
         Forwarder { known: Mutex::new(known), ..Forwarder::new("/nonexistent".into(), []) }
     }
 
@@ -177,8 +211,39 @@ mod tests {
             stream.write_u16(u16::try_from(whole.len()).unwrap()).await.unwrap();
             stream.write_all(&whole).await.unwrap();
         });
-        let answer = forwarder(server).ask(&query()).await.unwrap();
+        let answer = forwarder(&[server]).ask(&query()).await.unwrap();
         assert_eq!((answer.metadata.id, answer.metadata.truncation), (7, false));
+    }
+
+    /// A server that answers everything with a code; how often it was asked.
+    async fn answering(code: ResponseCode) -> (SocketAddr, Arc<AtomicUsize>) {
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let (server, asked) = (udp.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let count = asked.clone();
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            while let Ok((_, from)) = udp.recv_from(&mut buffer).await {
+                count.fetch_add(1, Ordering::SeqCst);
+                let mut answer = query().into_response();
+                answer.metadata.response_code = code;
+                udp.send_to(&answer.to_vec().unwrap(), from).await.unwrap();
+            }
+        });
+        (server, asked)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_fails_is_passed_over_and_not_asked_first_again() {
+        let (bad, asked_bad) = answering(ResponseCode::ServFail).await;
+        let (good, asked_good) = answering(ResponseCode::NXDomain).await;
+        let forwarder = forwarder(&[bad, good]);
+        for _ in 0..3 {
+            let answer = forwarder.ask(&query()).await.unwrap();
+            assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain);
+        }
+        assert_eq!((asked_bad.load(Ordering::SeqCst), asked_good.load(Ordering::SeqCst)), (1, 3));
+        let only_bad = self::forwarder(&[bad]).ask(&query()).await.unwrap();
+        assert_eq!(only_bad.metadata.response_code, ResponseCode::ServFail, "told as it is");
     }
 
     #[tokio::test]

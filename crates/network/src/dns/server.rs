@@ -1,16 +1,23 @@
 //! The name server's sockets: questions over UDP and TCP, answered from the zone or by others.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use hickory_proto::{
     op::{Edns, Message, MessageType, OpCode, Query, ResponseCode},
-    rr::{DNSClass, Record},
+    rr::{DNSClass, RData, Record},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream, UdpSocket},
     sync::Semaphore,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -22,14 +29,17 @@ use crate::Error;
 /// How long a connection may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
 const CONNECTIONS: usize = 256;
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// What fits into a datagram that is not announced to be larger.
 const SMALLEST: u16 = 512;
 /// As much as we send in a datagram, whatever the client would take. Pods are near: nothing is lost on the way.
 const LARGEST: u16 = 4096;
 
 pub(super) struct Server<C> {
-    pub zone: Zone<C>,
-    pub others: Forwarder,
+    zone: Zone<C>,
+    others: Forwarder,
+    /// How many answers with several addresses there have been.
+    turn: AtomicUsize,
 }
 
 /// Where the questions come from.
@@ -53,6 +63,10 @@ impl Sockets {
 }
 
 impl<C: Cluster> Server<C> {
+    pub fn new(zone: Zone<C>, others: Forwarder) -> Self {
+        Self { zone, others, turn: AtomicUsize::new(0) }
+    }
+
     /// Answers until it is dropped.
     pub async fn serve(self: Arc<Self>, sockets: Sockets) {
         tokio::join!(self.clone().datagrams(Arc::new(sockets.udp)), self.connections(sockets.tcp));
@@ -81,7 +95,11 @@ impl<C: Cluster> Server<C> {
         let few = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
             let Ok(one_of_few) = few.clone().acquire_owned().await else { return };
-            let Ok((stream, _)) = listener.accept().await else { continue };
+            let Ok((stream, _)) = listener.accept().await else {
+                // Out of descriptors, perhaps: some are given back soon.
+                sleep(AFTER_FAILURE).await;
+                continue;
+            };
             let server = self.clone();
             tokio::spawn(async move {
                 let _one_of_few = one_of_few;
@@ -116,7 +134,8 @@ impl<C: Cluster> Server<C> {
         let mut answer = question.answer(ResponseCode::NoError);
         answer.metadata.authoritative = true;
         match found {
-            Found::Records { answers, beside } => {
+            Found::Records { mut answers, beside } => {
+                self.take_turns(&mut answers);
                 answer.answers = answers;
                 answer.additionals = beside;
             }
@@ -128,6 +147,16 @@ impl<C: Cluster> Server<C> {
             Found::NotOurs | Found::Elsewhere { .. } => return Err(question),
         }
         Ok(answer)
+    }
+
+    /// Most clients take the first address, so each is told another one first.
+    fn take_turns(&self, answers: &mut [Record]) {
+        let is_address = |record: &Record| matches!(record.data, RData::A(_) | RData::AAAA(_));
+        let aliases = answers.iter().take_while(|record| !is_address(record)).count();
+        let addresses = answers.get_mut(aliases..).unwrap_or_default();
+        if addresses.len() > 1 {
+            addresses.rotate_left(self.turn.fetch_add(1, Ordering::Relaxed) % addresses.len());
+        }
     }
 
     async fn by_others(&self, question: Question) -> Message {

@@ -63,7 +63,7 @@ pub(super) enum Found {
 }
 
 pub(super) struct Zone<C> {
-    pub cluster: C,
+    cluster: C,
     domain: Name,
     /// The labels of the domain, from the left.
     labels: Vec<String>,
@@ -256,7 +256,8 @@ impl<C: Cluster> Zone<C> {
         if targets.is_empty() {
             for slice in self.cluster.slices_at(address) {
                 let Some(key) = service_of(&slice) else { continue };
-                let there = slice.endpoints.iter().flatten().filter(|endpoint| address_of(endpoint) == Some(address));
+                let there =
+                    ready(std::slice::from_ref(&slice)).filter(|endpoint| address_of(endpoint) == Some(address));
                 targets.extend(
                     there.map(|endpoint| {
                         self.under(&format!("{}.{}.{}.svc", host_of(endpoint), key.name, key.namespace))

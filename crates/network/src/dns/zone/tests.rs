@@ -152,6 +152,7 @@ fn addresses_have_names() {
     assert_eq!(answers("20.0.96.10.in-addr.arpa.", PTR), ["web.shop.svc.cluster.local."]);
     assert_eq!(answers("5.0.244.10.in-addr.arpa.", PTR), ["db-0.db.shop.svc.cluster.local."]);
     assert_eq!(answers("9.0.244.10.in-addr.arpa.", PTR), ["10-244-0-9.web.shop.svc.cluster.local."]);
+    assert_eq!(answers("7.0.244.10.in-addr.arpa.", PTR), ["NotOurs"], "it is not ready");
     assert_eq!(answers("1.1.1.1.in-addr.arpa.", PTR), ["NotOurs"]);
     assert_eq!(answers("20.0.96.10.in-addr.arpa.", A), ["Nothing"]);
 }
