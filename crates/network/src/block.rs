@@ -42,6 +42,15 @@ impl Block {
         self.contains(other.first()) || other.contains(self.first())
     }
 
+    /// The same addresses in blocks of which none is in another: blocks are apart, or one contains the other.
+    pub fn without_overlaps(blocks: impl Iterator<Item = Self>) -> Vec<Self> {
+        let mut blocks: Vec<Self> = blocks.collect();
+        // The wider one first.
+        blocks.sort_unstable();
+        blocks.dedup_by(|next, kept| kept.contains(next.first()));
+        blocks
+    }
+
     /// Part of a block, when it is cut into blocks of that prefix. None past its end.
     pub fn part(self, prefix: u8, index: u32) -> Option<Self> {
         let width = 1u64.checked_shl(u32::from(32u8.checked_sub(prefix)?))?;
@@ -87,6 +96,10 @@ mod tests {
         assert_eq!(block.part(24, 256), None);
         assert!("0.0.0.0/0".parse::<Block>().unwrap().overlaps(block));
         assert!(!"10.245.0.0/16".parse::<Block>().unwrap().overlaps(block));
+        let blocks = ["10.1.0.0/16", "192.0.2.0/24", "10.0.0.0/8", "10.0.0.0/16", "192.0.2.0/24", "192.0.3.0/24"];
+        let apart = Block::without_overlaps(blocks.iter().map(|block| block.parse().unwrap()));
+        let apart: Vec<String> = apart.iter().map(Block::to_string).collect();
+        assert_eq!(apart, ["10.0.0.0/8", "192.0.2.0/24", "192.0.3.0/24"]);
         for wrong in ["", "10.0.0.0", "10.0.0.0/33", "fd00::/8", "x/8"] {
             assert!(wrong.parse::<Block>().is_err(), "{wrong}");
         }

@@ -24,16 +24,17 @@ use nlink::netlink::{
 use rustix::{
     fs::{FlockOperation, flock, statfs},
     mount::{UnmountFlags, mount_bind, unmount},
-    thread::{UnshareFlags, unshare_unsafe},
+    thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, RUNTIME,
     block::Block,
+    is_at,
     links::{self, failed, fingerprint, open, there_now},
     nft::{Nft, from},
-    sysctl,
+    remove_if_empty, sysctl,
 };
 
 /// Where a block for hosts is looked for. Neither pods nor Services are usually here.
@@ -105,7 +106,7 @@ pub async fn remove(cluster: &str, name: &str) -> Result<(), Error> {
     remove_file(&pin)?;
     let Some(mut hosts) = book.read()? else {
         // There never was a host; the folder was made to look for one.
-        let _ = fs::remove_dir(&book.folder);
+        remove_if_empty(&book.folder);
         return Ok(());
     };
     hosts.hosts.remove(name);
@@ -114,7 +115,34 @@ pub async fn remove(cluster: &str, name: &str) -> Result<(), Error> {
     }
     Nft::open()?.remove_table(&table(cluster)).await?;
     sysctl::release(&book.folder.join(Book::FILE))?;
-    fs::remove_dir_all(&book.folder).map_err(|error| Error(format!("{}: {error}", book.folder.display())))
+    fs::remove_dir_all(&book.folder).map_err(|error| Error(format!("{}: {error}", book.folder.display())))?;
+    remove_if_empty(&Path::new(RUNTIME).join("hosts"));
+    Ok(())
+}
+
+/// Runs something on a thread in the network of a host; in an empty network if that of the host is gone, as after a new
+/// start of the machine. Never in the network of this machine.
+pub fn inside<T: Send>(cluster: &str, name: &str, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    let pin = folder_of(cluster).join(name);
+    let enter = || match is_namespace(&pin) {
+        true => {
+            let namespace = File::open(&pin)?;
+            Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+        }
+        // SAFETY: only the network namespace of this thread changes, and the thread ends here.
+        false => Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?),
+    };
+    in_thread(|| enter().map(|()| work()))
+        .map_err(|error: io::Error| Error(format!("cannot enter the network namespace {}: {error}", pin.display())))
+}
+
+fn in_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let done = std::thread::scope(|threads| threads.spawn(work).join());
+    done.unwrap_or_else(|_| Err(io::Error::other("the thread that does it panicked")))
+}
+
+fn folder_of(cluster: &str) -> PathBuf {
+    Path::new(RUNTIME).join("hosts").join(cluster)
 }
 
 /// The folder of a cluster's hosts, locked.
@@ -128,12 +156,19 @@ impl Book {
     const FILE: &str = ".hosts.json";
 
     fn open(cluster: &str) -> Result<Self, Error> {
-        let folder = Path::new(RUNTIME).join("hosts").join(cluster);
+        let folder = folder_of(cluster);
         let failed = |error: io::Error| Error(format!("{}: {error}", folder.display()));
-        fs::create_dir_all(&folder).map_err(failed)?;
-        let lock = File::open(&folder).map_err(failed)?;
-        flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
-        Ok(Self { folder, _lock: lock })
+        loop {
+            let lock = match fs::create_dir_all(&folder).and_then(|()| File::open(&folder)) {
+                // Another one has just removed it, because it was empty.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(failed)?,
+            };
+            flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+            if is_at(&lock, &folder) {
+                return Ok(Self { folder, _lock: lock });
+            }
+        }
     }
 
     fn read(&self) -> Result<Option<Hosts>, Error> {
@@ -188,18 +223,12 @@ fn hold_namespace(pin: &Path) -> Result<(), Error> {
     }
     let failed = |error: io::Error| Error(format!("cannot make the network namespace {}: {error}", pin.display()));
     File::create(pin).map_err(failed)?;
-    let made = std::thread::scope(|threads| {
-        let made = threads.spawn(|| {
-            // SAFETY: only the network namespace of this thread changes, and the thread ends here.
-            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
-            mount_bind("/proc/thread-self/ns/net", pin)
-        });
-        made.join()
+    let made = in_thread(|| {
+        // SAFETY: only the network namespace of this thread changes, and the thread ends here.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+        Ok(mount_bind("/proc/thread-self/ns/net", pin)?)
     });
-    match made {
-        Ok(made) => made.map_err(|error| failed(error.into())),
-        Err(_) => Err(failed(io::Error::other("the thread that makes it panicked"))),
-    }
+    made.map_err(failed)
 }
 
 /// The hosts' addresses are known on this machine only.

@@ -45,12 +45,30 @@ impl Nft {
     }
 
     pub async fn apply(&self, change: Change) -> Result<(), Error> {
+        let table = change.table.clone();
+        match self.apply_if_there(change).await? {
+            true => Ok(()),
+            false => Err(Error(format!("cannot change the nftables table {table}: something in it is missing"))),
+        }
+    }
+
+    /// False if what is to be changed is not there, such as the table itself.
+    pub async fn apply_if_there(&self, change: Change) -> Result<bool, Error> {
         if change.empty {
-            return Ok(());
+            return Ok(true);
         }
         let table = change.table;
-        let applied = change.transaction.commit(&self.connection).await;
-        applied.map_err(|error| Error(format!("cannot change the nftables table {table}: {error}")))
+        match change.transaction.commit(&self.connection).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(Error(format!("cannot change the nftables table {table}: {error}"))),
+        }
+    }
+
+    pub async fn has_table(&self, table: &str) -> Result<bool, Error> {
+        let tables = self.connection.list_tables_in(Family::Ip).await;
+        let tables = tables.map_err(|error| Error(format!("cannot list the tables of nftables: {error}")))?;
+        Ok(tables.iter().any(|known| known.name == table))
     }
 
     pub async fn remove_table(&self, table: &str) -> Result<(), Error> {

@@ -9,15 +9,24 @@ mod removal;
 mod wire;
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4},
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::sleep};
 
-use self::{addresses::Addresses, filter::Filter, wire::Wires};
-use crate::{Error, block::Block, sysctl};
+use self::{
+    addresses::{Addresses, Pod},
+    filter::Filter,
+    wire::Wires,
+};
+use crate::{
+    Error, LOOK_EVERY,
+    block::Block,
+    connections::{self, Datagrams},
+    sysctl,
+};
 
 /// What the pod network of a node is told.
 #[derive(Debug, Clone)]
@@ -57,7 +66,7 @@ impl Pods {
         // Wherever the next process is started from.
         settings.state = settings.state.canonicalize().map_err(|error| Error(error.to_string()))?;
         sysctl::want(&settings.state, "net/ipv4/ip_forward", "1")?;
-        let filter = Filter::open(pod_block, cluster_block, addresses.all()).await?;
+        let filter = Filter::open(cluster_block, addresses.all()).await?;
         let wires = Wires::open().await?;
         Ok(Self { settings, addresses: Mutex::new(addresses), wires, filter })
     }
@@ -69,12 +78,19 @@ impl Pods {
             (addresses.get(id).cloned(), addresses.take(id, ports)?)
         };
         if before.as_ref() != Some(&pod) {
-            if let Some(before) = before {
-                self.filter.shut_out(&before).await?;
-            }
-            if let Err(error) = self.filter.let_in(&pod).await {
-                self.addresses.lock().await.give_back(id)?;
-                return Err(error);
+            let let_in = async {
+                if let Some(before) = before {
+                    self.filter.shut_out(&before).await?;
+                }
+                self.filter.let_in(&pod).await
+            };
+            match let_in.await {
+                Ok(true) => self.forget_old_datagrams(&pod).await,
+                Ok(false) => self.filter.write(self.addresses.lock().await.all()).await?,
+                Err(error) => {
+                    self.addresses.lock().await.give_back(id)?;
+                    return Err(error);
+                }
             }
         }
         self.wires.connect(id, pod.address, netns).await?;
@@ -89,10 +105,58 @@ impl Pods {
     pub async fn detach(&self, id: &str) -> Result<(), Error> {
         self.wires.disconnect(id).await?;
         let mut addresses = self.addresses.lock().await;
-        if let Some(pod) = addresses.get(id) {
-            self.filter.shut_out(pod).await?;
+        let was_there = match addresses.get(id) {
+            Some(pod) => self.filter.shut_out(pod).await?,
+            None => true,
+        };
+        addresses.give_back(id)?;
+        if !was_there {
+            self.filter.write(addresses.all()).await?;
         }
-        addresses.give_back(id)
+        Ok(())
+    }
+
+    /// Makes again what somebody else removes, such as all tables of the packet filter at once. It never returns.
+    pub async fn keep(&self) {
+        loop {
+            sleep(LOOK_EVERY).await;
+            let restored = async {
+                if self.filter.is_there().await? {
+                    return Ok(());
+                }
+                tracing::warn!("the packet filter's table for pods was removed, and is made again");
+                self.filter.write(self.addresses.lock().await.all()).await
+            };
+            if let Err(error) = restored.await {
+                tracing::warn!(%error, "pods may not reach the outside, nor be reached at ports of the node");
+            }
+        }
+    }
+
+    /// Clients that sent datagrams to a port of the node before this pod had it are to reach it, too.
+    async fn forget_old_datagrams(&self, pod: &Pod) {
+        let udp: Vec<&HostPort> = pod.ports.iter().filter(|port| port.protocol == "UDP").collect();
+        if udp.is_empty() {
+            return;
+        }
+        let forgotten = async {
+            let own = self.wires.addresses().await?;
+            let here = |port: &HostPort, to: &Ipv4Addr| match port.host.ip() {
+                IpAddr::V4(host) if !host.is_unspecified() => host == *to,
+                _ => own.contains(to),
+            };
+            let wrong = |datagrams: &Datagrams| {
+                udp.iter().any(|port| {
+                    port.host.port() == datagrams.to.port()
+                        && here(port, datagrams.to.ip())
+                        && datagrams.at != SocketAddrV4::new(pod.address, port.container_port)
+                })
+            };
+            connections::forget(wrong).await
+        };
+        if let Err(error) = forgotten.await {
+            tracing::warn!(%error, "datagrams of old clients may not reach a pod's port of the node");
+        }
     }
 
     /// The ids of all pods that are attached or were once begun to be.

@@ -6,7 +6,6 @@
 //! kernel did not take a change.
 
 mod book;
-mod connections;
 mod health;
 mod plan;
 mod table;
@@ -21,26 +20,36 @@ use std::{
 };
 
 use controller_runtime::{Change, Informer, Informers, Key};
-use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
-use tokio::{sync::Notify, time::sleep};
+use k8s_openapi::api::{
+    core::v1::{Node as NodeObject, Service},
+    discovery::v1::EndpointSlice,
+    networking::v1::ServiceCIDR,
+};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     book::{Book, Changes},
     health::Health,
-    plan::{Node, Plan},
+    plan::{Endpoint, Front, Node, Plan},
     table::Table,
 };
 use crate::{
-    Error,
+    Error, LOOK_EVERY, UDP,
+    connections::{self, Datagrams},
     slices::{SERVICE, by_service, service_of},
 };
 
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// What the service proxy of a node is told.
 pub struct Setting {
-    /// Read as `system:kube-proxy`; Services and EndpointSlices are followed.
+    /// Read as `system:kube-proxy`; Services, EndpointSlices, the blocks of Services and the node are
+    /// followed.
     pub informers: Informers,
     pub node_name: String,
     /// The addresses of the node that node ports are reached at.
@@ -110,18 +119,69 @@ async fn follow(setting: &Setting) -> Result<std::convert::Infallible, Error> {
             }
         }
     });
+    let blocks = setting.informers.of::<ServiceCIDR>();
+    blocks.on_change({
+        let changed = Arc::downgrade(&changed);
+        move |_: &Change<ServiceCIDR>| changed.upgrade().into_iter().for_each(|changed| changed.note(blocks_key()))
+    });
+    let nodes = setting.informers.of::<NodeObject>();
+    nodes.on_change({
+        let (changed, own) = (Arc::downgrade(&changed), Key::new("", setting.node_name.clone()));
+        move |change: &Change<NodeObject>| {
+            let moved = match change {
+                Change::Applied { old, new } => old.as_deref().and_then(zone_of) != zone_of(new),
+                Change::Deleted(_) => false,
+            };
+            if let Some(changed) = changed.upgrade().filter(|_| moved && Key::of(&**change.object()) == own) {
+                changed.some.notify_one();
+            }
+        }
+    });
     services.synced().await;
     slices.synced().await;
-    let mut proxy = Proxy::open(setting, services, slices)?;
+    blocks.synced().await;
+    nodes.synced().await;
+    let known = Known { services, slices, blocks, nodes };
+    let mut proxy = Proxy::open(setting, known)?;
     loop {
         proxy.work(changed.take()).await;
-        changed.some.notified().await;
+        if timeout(LOOK_EVERY, changed.some.notified()).await.is_err() {
+            proxy.in_step = proxy.table.is_there().await?;
+        }
+    }
+}
+
+fn zone_of(node: &NodeObject) -> Option<&String> {
+    node.metadata.labels.as_ref()?.get(ZONE)
+}
+
+/// Under what the blocks of all Services are noted. No Service is called that.
+fn blocks_key() -> Key {
+    Key::new("", "")
+}
+
+/// What there is in the cluster.
+struct Known {
+    services: Informer<Service>,
+    slices: Informer<EndpointSlice>,
+    blocks: Informer<ServiceCIDR>,
+    nodes: Informer<NodeObject>,
+}
+
+impl Known {
+    fn plan(&self, key: &Key, node: &Node) -> Plan {
+        if *key == blocks_key() {
+            return Plan::of_blocks(&self.blocks.all());
+        }
+        match self.services.get(key) {
+            Some(service) => Plan::of(&service, &self.slices.by_index(SERVICE, &key.to_string()), node),
+            None => Plan::default(),
+        }
     }
 }
 
 struct Proxy {
-    services: Informer<Service>,
-    slices: Informer<EndpointSlice>,
+    known: Known,
     node: Node,
     book: Book,
     table: Table,
@@ -131,15 +191,14 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn open(setting: &Setting, services: Informer<Service>, slices: Informer<EndpointSlice>) -> Result<Self, Error> {
+    fn open(setting: &Setting, known: Known) -> Result<Self, Error> {
         let addresses = setting.node_addresses.iter().filter_map(|address| match address {
             IpAddr::V4(address) => Some(*address),
             IpAddr::V6(_) => None,
         });
         Ok(Self {
-            services,
-            slices,
-            node: Node { name: setting.node_name.clone(), addresses: addresses.collect() },
+            known,
+            node: Node { name: setting.node_name.clone(), zone: None, addresses: addresses.collect() },
             book: Book::default(),
             table: Table::open(setting.cluster_cidr.parse()?)?,
             health: Health::default(),
@@ -148,13 +207,17 @@ impl Proxy {
     }
 
     /// Brings what changed into the kernel, however long that takes.
-    async fn work(&mut self, changed: BTreeSet<Key>) {
+    async fn work(&mut self, mut changed: BTreeSet<Key>) {
+        let own = self.known.nodes.get(&Key::new("", self.node.name.clone()));
+        let zone = own.as_deref().and_then(zone_of).cloned();
+        if zone != self.node.zone {
+            // What is near is another matter now, for every Service.
+            self.node.zone = zone;
+            changed.extend(self.known.services.all().iter().map(|service| Key::of(&**service)));
+        }
         let mut changes = Changes::default();
         for key in changed {
-            let plan = match self.services.get(&key) {
-                Some(service) => Plan::of(&service, &self.slices.by_index(SERVICE, &key.to_string()), &self.node),
-                None => Plan::default(),
-            };
+            let plan = self.known.plan(&key, &self.node);
             self.health.note(&key, plan.health);
             self.book.note(&key, plan, &mut changes);
         }
@@ -177,7 +240,15 @@ impl Proxy {
                 }
             }
         }
-        if let Err(error) = connections::forget(&changes.udp).await {
+        if changes.udp.is_empty() {
+            return;
+        }
+        let wrong = |datagrams: &Datagrams| {
+            let endpoint = Endpoint { address: *datagrams.at.ip(), port: datagrams.at.port() };
+            let front = Front { address: *datagrams.to.ip(), protocol: UDP, port: datagrams.to.port() };
+            changes.udp.get(&front).is_some_and(|may_stay| !may_stay.contains(&endpoint))
+        };
+        if let Err(error) = connections::forget(wrong).await {
             tracing::warn!(%error, "datagrams of old clients may still go to endpoints that are gone");
         }
     }

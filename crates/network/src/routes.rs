@@ -19,10 +19,13 @@ use nlink::netlink::{
     route::Ipv4Route,
     types::route::{RouteProtocol, RouteScope},
 };
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, block::Block, links::open};
+use crate::{Error, LOOK_EVERY, block::Block, links::open};
 
 /// By which our routes are known. Nobody else has registered it.
 const OURS: RouteProtocol = RouteProtocol::Other(157);
@@ -48,7 +51,8 @@ pub async fn run(informers: Informers, node_name: String, stop: CancellationToke
         nodes.synced().await;
         loop {
             match bring_about(&nodes, &node_name).await {
-                Ok(()) => changed.notified().await,
+                // Routes go with a link that goes down, and do not come back with it.
+                Ok(()) => drop(timeout(LOOK_EVERY, changed.notified()).await),
                 Err(error) => {
                     tracing::warn!(%error, "pods of some nodes cannot be reached; trying again");
                     sleep(AFTER_FAILURE).await;

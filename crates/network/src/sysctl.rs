@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
-    io::{Read, Seek, SeekFrom, Write},
+    io::{ErrorKind, Read, Seek, SeekFrom, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -15,7 +15,7 @@ use std::{
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, RUNTIME};
+use crate::{Error, RUNTIME, is_at, remove_if_empty};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Wanted {
@@ -56,7 +56,12 @@ pub(crate) fn release(owner: &Path) -> Result<(), Error> {
         }
     }
     book.settings.retain(|_, wanted| !wanted.by.is_empty());
-    if book.settings.is_empty() { fs::remove_file(&book.path).map_err(failed(&book.path)) } else { book.save() }
+    if !book.settings.is_empty() {
+        return book.save();
+    }
+    fs::remove_file(&book.path).map_err(failed(&book.path))?;
+    book.path.parent().into_iter().for_each(remove_if_empty);
+    Ok(())
 }
 
 impl Book {
@@ -66,17 +71,17 @@ impl Book {
         let namespace = Path::new("/proc/thread-self/ns/net");
         let namespace = fs::metadata(namespace).map_err(failed(namespace))?.ino();
         let folder = Path::new(RUNTIME).join("sysctl");
-        fs::create_dir_all(&folder).map_err(failed(&folder))?;
         let path = folder.join(format!("{}-{namespace}", boot.trim()));
         loop {
-            let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-            let mut file = opened.map_err(failed(&path))?;
+            let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+            let mut file = match fs::create_dir_all(&folder).and_then(|()| open()) {
+                // Another one has just removed the folder, because it was empty.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                opened => opened.map_err(failed(&path))?,
+            };
             flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(&path)(error.into()))?;
-            // Whoever had the lock may have removed the file.
-            let still_there = fs::metadata(&path).is_ok_and(|named| {
-                file.metadata().is_ok_and(|open| (open.dev(), open.ino()) == (named.dev(), named.ino()))
-            });
-            if !still_there {
+            if !is_at(&file, &path) {
+                // Whoever had the lock has removed the file.
                 continue;
             }
             let mut text = String::new();

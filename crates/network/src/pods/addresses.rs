@@ -38,7 +38,8 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Reads what is written down in a folder. A file that was not finished was not used either, and is removed.
+    /// Reads what is written down in a folder. A file that was not finished was not used either, and is removed; so is one
+    /// that cannot be read, since it takes a machine that loses its power to spoil one, and no pod survives that.
     pub fn open(folder: &Path, block: Block) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(failed(folder))?;
         let (mut pods, mut taken, mut last) = (HashMap::new(), HashSet::new(), block.first());
@@ -46,8 +47,11 @@ impl Addresses {
             let path = entry.map_err(failed(folder))?.path();
             if path.extension().is_some_and(|ending| ending == "json") {
                 let text = fs::read(&path).map_err(failed(&path))?;
-                let pod: Pod = serde_json::from_slice(&text)
-                    .map_err(|error| Error(format!("{}: {error}; remove it if its pod is gone", path.display())))?;
+                let Ok(pod) = serde_json::from_slice::<Pod>(&text) else {
+                    tracing::warn!(file = %path.display(), "cut short by a failure of the machine, and removed");
+                    fs::remove_file(&path).map_err(failed(&path))?;
+                    continue;
+                };
                 taken.insert(pod.address);
                 pods.insert(pod.id.clone(), pod);
             } else if path.file_name().is_some_and(|name| name == LAST) {

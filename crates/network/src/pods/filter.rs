@@ -1,6 +1,9 @@
 //! What pods need of the packet filter: masquerade to the outside and to themselves, and ports of the node.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use nlink::netlink::{
     nftables::{
@@ -27,6 +30,8 @@ const PORTS: &str = "ports";
 /// The table of the node's pods.
 pub(super) struct Filter {
     nft: Nft,
+    /// Pods that are there from the time when the node had another block are in it, too.
+    cluster_block: Block,
     /// Source and destination of a packet that a pod sends to itself, by way of a Service.
     to_itself: Set,
     /// Ports on one address of the node.
@@ -36,25 +41,17 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Makes the table anew, in one step, with everything that these pods need.
-    pub async fn open<'a>(
-        pod_block: Block,
-        cluster_block: Block,
-        pods: impl Iterator<Item = &'a Pod>,
-    ) -> Result<Self, Error> {
+    pub async fn open<'a>(cluster_block: Block, pods: impl Iterator<Item = &'a Pod>) -> Result<Self, Error> {
         use SetKeyType::{InetProto, InetService, Ipv4Addr};
         let target = || SetDataType::Value(fields_of(&[Ipv4Addr, InetService]));
         let filter = Self {
             nft: Nft::open()?,
+            cluster_block,
             to_itself: set_of(TABLE, "to-itself", &[Ipv4Addr, Ipv4Addr]),
             ports_at: set_of(TABLE, "ports-at", &[Ipv4Addr, InetProto, InetService]).map(target()),
             ports: set_of(TABLE, "ports-everywhere", &[InetProto, InetService]).map(target()),
         };
-        let mut change = filter.layout(pod_block, cluster_block);
-        for pod in pods {
-            change = filter.add(change, pod)?;
-        }
-        filter.nft.apply(change).await?;
+        filter.write(pods).await?;
         for chain in filter.nft.dropping_forward_chains().await? {
             tracing::warn!(
                 chain,
@@ -65,7 +62,25 @@ impl Filter {
         Ok(filter)
     }
 
-    fn layout(&self, pod_block: Block, cluster_block: Block) -> Change {
+    /// Makes the table anew, in one step, with everything that these pods need.
+    pub async fn write<'a>(&self, pods: impl Iterator<Item = &'a Pod>) -> Result<(), Error> {
+        let (mut change, mut taken) = (self.layout(), HashSet::new());
+        for pod in pods {
+            // A pod may have been written down whose ports cannot be had, and not be gone yet; the others must not suffer.
+            let mut ports = Ports::of(pod).unwrap_or_default();
+            ports.at.retain(|(key, _)| taken.insert((true, *key)));
+            ports.everywhere.retain(|(key, _)| taken.insert((false, *key)));
+            change = self.add(change, pod, &ports);
+        }
+        self.nft.apply(change).await
+    }
+
+    pub async fn is_there(&self) -> Result<bool, Error> {
+        self.nft.has_table(TABLE).await
+    }
+
+    fn layout(&self) -> Change {
+        let pods = self.cluster_block;
         let (a, b, c) = (Register::Reg32_00, Register::Reg32_01, Register::Reg32_02);
         let (address, port) = (Register::Reg32_08, Register::Reg32_09);
         let masquerade = |rule: Rule| rule.nat(NatStatement::masquerade().fully_random());
@@ -92,28 +107,43 @@ impl Filter {
                 let both = rule.expr(source_address(a)).expr(destination_address(b));
                 masquerade(both.expr(is_in(&self.to_itself, a)))
             })
-            .rule("postrouting", |rule| masquerade(to(from(rule, CmpOp::Eq, loopback), CmpOp::Eq, pod_block)))
-            .rule("postrouting", |rule| masquerade(to(from(rule, CmpOp::Eq, pod_block), CmpOp::Neq, cluster_block)))
+            .rule("postrouting", |rule| masquerade(to(from(rule, CmpOp::Eq, loopback), CmpOp::Eq, pods)))
+            .rule("postrouting", |rule| masquerade(to(from(rule, CmpOp::Eq, pods), CmpOp::Neq, pods)))
     }
 
-    pub async fn let_in(&self, pod: &Pod) -> Result<(), Error> {
-        let change = self.add(self.nft.change(TABLE), pod)?;
-        self.nft.apply(change).await
+    /// False if somebody else has removed the table.
+    pub async fn let_in(&self, pod: &Pod) -> Result<bool, Error> {
+        let change = self.add(self.nft.change(TABLE), pod, &Ports::of(pod)?);
+        self.nft.apply_if_there(change).await
     }
 
-    pub async fn shut_out(&self, pod: &Pod) -> Result<(), Error> {
-        let (at, everywhere) = self.ports_of(pod)?;
+    /// False if somebody else has removed the table.
+    pub async fn shut_out(&self, pod: &Pod) -> Result<bool, Error> {
+        let Ports { at, everywhere } = Ports::of(pod)?;
         let change = self.nft.change(TABLE).remove(&self.to_itself, &[to_itself(pod)]);
-        self.nft.apply(change.remove(&self.ports_at, &at).remove(&self.ports, &everywhere)).await
+        let change = change.remove(&self.ports_at, &elements(&at)).remove(&self.ports, &elements(&everywhere));
+        self.nft.apply_if_there(change).await
     }
 
-    fn add(&self, change: Change, pod: &Pod) -> Result<Change, Error> {
-        let (at, everywhere) = self.ports_of(pod)?;
-        Ok(change.add(&self.to_itself, &[to_itself(pod)]).add(&self.ports_at, &at).add(&self.ports, &everywhere))
+    fn add(&self, change: Change, pod: &Pod, ports: &Ports) -> Change {
+        let change = change.add(&self.to_itself, &[to_itself(pod)]);
+        change.add(&self.ports_at, &elements(&ports.at)).add(&self.ports, &elements(&ports.everywhere))
     }
 
-    /// The elements of a pod's ports: those on one address, and those on all.
-    fn ports_of(&self, pod: &Pod) -> Result<(Vec<SetElement>, Vec<SetElement>), Error> {
+    pub async fn purge(self) -> Result<(), Error> {
+        self.nft.remove_table(TABLE).await
+    }
+}
+
+/// The ports of a pod, as keys and values: those on one address of the node, and those on all.
+#[derive(Default)]
+struct Ports {
+    at: Vec<(Fields, Fields)>,
+    everywhere: Vec<(Fields, Fields)>,
+}
+
+impl Ports {
+    fn of(pod: &Pod) -> Result<Self, Error> {
         let (mut at, mut everywhere) = (Vec::new(), Vec::new());
         for port in &pod.ports {
             let number = protocol_number(&port.protocol)
@@ -121,21 +151,20 @@ impl Filter {
             let target = Fields::default().address(pod.address).port(port.container_port);
             match port.host.ip() {
                 IpAddr::V4(host) if !host.is_unspecified() => {
-                    let key = Fields::default().address(host).protocol(number).port(port.host.port());
-                    at.push(key.to(&target));
+                    at.push((Fields::default().address(host).protocol(number).port(port.host.port()), target));
                 }
                 IpAddr::V6(host) if !host.is_unspecified() => {
                     return Err(Error(format!("port {} of {host}: pods have IPv4 addresses only", port.host.port())));
                 }
-                _ => everywhere.push(Fields::default().protocol(number).port(port.host.port()).to(&target)),
+                _ => everywhere.push((Fields::default().protocol(number).port(port.host.port()), target)),
             }
         }
-        Ok((at, everywhere))
+        Ok(Self { at, everywhere })
     }
+}
 
-    pub async fn purge(self) -> Result<(), Error> {
-        self.nft.remove_table(TABLE).await
-    }
+fn elements(ports: &[(Fields, Fields)]) -> Vec<SetElement> {
+    ports.iter().map(|(key, target)| key.to(target)).collect()
 }
 
 fn to_itself(pod: &Pod) -> SetElement {

@@ -4,7 +4,14 @@
 //! address anywhere: both ends know each other's hardware address for good, so nobody ever asks for it. Every packet is
 //! routed by the node, also between pods of the same node, and passes its packet filter.
 
-use std::{fs::File, net::Ipv4Addr, os::fd::AsFd, path::Path, time::Duration};
+use std::{
+    collections::HashSet,
+    fs::File,
+    net::{IpAddr, Ipv4Addr},
+    os::fd::AsFd,
+    path::Path,
+    time::Duration,
+};
 
 use nlink::netlink::{
     Connection, Route,
@@ -84,6 +91,16 @@ impl Wires {
         let route = Ipv4Route::from_addr(address, 32).dev_index(index).scope(RouteScope::Link);
         there_now(self.here.add_neighbor(neighbor).await)?;
         there_now(self.here.add_route(route).await)
+    }
+
+    /// All addresses of the node.
+    pub async fn addresses(&self) -> nlink::netlink::Result<HashSet<Ipv4Addr>> {
+        let known = self.here.get_addresses().await?;
+        let addresses = known.iter().filter_map(|known| match known.local() {
+            Some(IpAddr::V4(address)) => Some(*address),
+            _ => None,
+        });
+        Ok(addresses.collect())
     }
 
     /// Removes a pod's wire. The other end and the routes go with it.

@@ -11,12 +11,10 @@ use super::{
     plan::{Endpoint, Front, Plan, Way},
     table::{self, Edit, Key, Map, Pick},
 };
-use crate::nft::Fields;
+use crate::{UDP, block::Block, nft::Fields};
 
 #[cfg(test)]
 mod tests;
-
-const UDP: u8 = 17;
 
 #[derive(Default)]
 pub(super) struct Book {
@@ -120,6 +118,8 @@ impl Book {
         let (mut lists, mut elements) = (BTreeMap::new(), Vec::new());
         let nothing = Fields::default();
         elements.extend(plan.cluster_addresses.iter().map(|a| ((Map::Addresses, nothing.address(*a)), nothing)));
+        let range = |block: &Block| ((Map::Blocks, nothing.address(block.first())), nothing.address(block.last()));
+        elements.extend(plan.blocks.iter().map(range));
         for (front, blocks) in &plan.guarded {
             let key = table::front(*front);
             elements.push(((Map::Guarded, key), nothing));
@@ -196,7 +196,7 @@ impl Changes {
         }
         for port in &new.ports {
             for (front, _) in port.fronts.iter().filter(is_udp) {
-                self.udp.insert(*front, port.all.iter().chain(&port.local).copied().collect());
+                self.udp.insert(*front, port.serving.iter().copied().collect());
             }
         }
     }

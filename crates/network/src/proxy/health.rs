@@ -15,11 +15,12 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
 const LONGEST_REQUEST: usize = 8 << 10;
 
 /// The servers of this node, one per Service that wants one. They end when it is dropped.
@@ -58,13 +59,16 @@ async fn serve(service: Key, port: u16, endpoints: Arc<AtomicUsize>) {
             Ok(listener) => break listener,
             Err(error) => tracing::warn!(%service, port, %error, "cannot answer load balancers; trying again"),
         }
-        tokio::time::sleep(PATIENCE).await;
+        sleep(PATIENCE).await;
     };
     loop {
-        if let Ok((stream, _)) = listener.accept().await {
-            let answer = answer(&service, endpoints.load(Ordering::Relaxed));
-            tokio::spawn(timeout(PATIENCE, talk(stream, answer)));
-        }
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, perhaps: some are given back soon.
+            sleep(AFTER_FAILURE).await;
+            continue;
+        };
+        let answer = answer(&service, endpoints.load(Ordering::Relaxed));
+        tokio::spawn(timeout(PATIENCE, talk(stream, answer)));
     }
 }
 

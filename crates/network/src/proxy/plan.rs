@@ -8,9 +8,13 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::{
-    core::v1::{Service, ServicePort, ServiceSpec},
-    discovery::v1::{Endpoint as SliceEndpoint, EndpointSlice},
+use k8s_openapi::{
+    api::{
+        core::v1::{Service, ServicePort, ServiceSpec},
+        discovery::v1::{Endpoint as SliceEndpoint, EndpointSlice},
+        networking::v1::ServiceCIDR,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use crate::{block::Block, protocol_number};
@@ -18,13 +22,14 @@ use crate::{block::Block, protocol_number};
 #[cfg(test)]
 mod tests;
 
-/// Services with it are somebody else's.
-const OTHER_PROXY: &str = "service.kubernetes.io/service-proxy-name";
+/// Services and EndpointSlices with one of them are not ours: somebody else leads to them, or nobody is to.
+const NOT_OURS: [&str; 2] = ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"];
 const HEADLESS: &str = "None";
 
 /// The node a plan is made for.
 pub(super) struct Node {
     pub name: String,
+    pub zone: Option<String>,
     pub addresses: Vec<Ipv4Addr>,
 }
 
@@ -56,13 +61,16 @@ pub(super) enum Way {
 }
 
 /// One port of a Service.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Port {
     pub name: String,
     pub fronts: Vec<(Front, Way)>,
+    /// Where connections from this node go: to all, or to those that are near if the Service would have that.
     pub all: Vec<Endpoint>,
     /// Those on this node.
     pub local: Vec<Endpoint>,
+    /// Everybody who still answers. Clients that went there may go on.
+    pub serving: Vec<Endpoint>,
     /// For how many seconds a client comes to the same endpoint again; zero for none.
     pub affinity: u32,
 }
@@ -74,11 +82,20 @@ pub(super) struct Plan {
     pub cluster_addresses: Vec<Ipv4Addr>,
     /// Fronts that only some may enter, and from which blocks.
     pub guarded: Vec<(Front, Vec<Block>)>,
-    /// The port at which load balancers ask whether this node has endpoints, and how many it has.
+    /// The port at which load balancers ask whether this node has endpoints, and how many are ready. Those that end are not
+    /// counted, so that balancers turn to other nodes while they still serve.
     pub health: Option<(u16, usize)>,
+    /// Blocks that addresses of Services are taken from.
+    pub blocks: Vec<Block>,
 }
 
 impl Plan {
+    /// What the blocks of all Services mean, which is no matter of any of them.
+    pub fn of_blocks(all: &[Arc<ServiceCIDR>]) -> Self {
+        let blocks = all.iter().filter_map(|one| one.spec.as_ref()?.cidrs.as_ref()).flatten();
+        Self { blocks: Block::without_overlaps(blocks.filter_map(|block| block.parse().ok())), ..Self::default() }
+    }
+
     /// Services without addresses of their own have an empty plan.
     pub fn of(service: &Service, slices: &[Arc<EndpointSlice>], node: &Node) -> Self {
         let Some(spec) = service.spec.as_ref().filter(|spec| is_ours(service, spec)) else { return Self::default() };
@@ -91,32 +108,48 @@ impl Plan {
             }
             _ => 0,
         };
+        let mut ready_here = BTreeSet::new();
         let ports = spec.ports.iter().flatten().filter_map(|port| {
             let fronts = entrances.fronts(port, node)?;
-            let (all, local) = endpoints(port, slices, &node.name);
-            Some(Port { name: port.name.clone().unwrap_or_default(), fronts, all, local, affinity })
+            let found = Endpoints::of(port, slices, node);
+            ready_here.extend(found.ready.iter().filter(|one| one.local).map(|one| one.endpoint.address));
+            Some(Port {
+                name: port.name.clone().unwrap_or_default(),
+                fronts,
+                all: found.for_node(),
+                local: found.on_node(),
+                serving: found.serving.into_iter().collect(),
+                affinity,
+            })
         });
         let ports: Vec<Port> = ports.collect();
         let health = spec.health_check_node_port.filter(|_| entrances.outside == Way::OutsideLocal);
-        let local: BTreeSet<Ipv4Addr> = ports.iter().flat_map(|port| &port.local).map(|local| local.address).collect();
         let ranges = spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty());
-        let blocks: Option<Vec<Block>> =
-            ranges.map(|ranges| ranges.iter().filter_map(|block| block.trim().parse().ok()).collect());
+        let blocks =
+            ranges.map(|ranges| Block::without_overlaps(ranges.iter().filter_map(|block| block.trim().parse().ok())));
         let fronts = ports.iter().flat_map(|port| &port.fronts).map(|(front, _)| *front);
         let balanced = fronts.filter(|front| entrances.balanced_addresses.contains(&front.address));
         Self {
             guarded: blocks.map(|blocks| balanced.map(|front| (front, blocks.clone())).collect()).unwrap_or_default(),
             cluster_addresses: entrances.inside_addresses,
-            health: health.and_then(|port| Some((u16::try_from(port).ok().filter(|port| *port > 0)?, local.len()))),
+            health: health
+                .and_then(|port| Some((u16::try_from(port).ok().filter(|port| *port > 0)?, ready_here.len()))),
             ports,
+            blocks: Vec::new(),
         }
     }
 }
 
 fn is_ours(service: &Service, spec: &ServiceSpec) -> bool {
-    let others = service.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(OTHER_PROXY));
     let address = spec.cluster_ip.as_deref().unwrap_or_default();
-    !others && spec.type_.as_deref() != Some("ExternalName") && !address.is_empty() && address != HEADLESS
+    !is_others(&service.metadata)
+        && spec.type_.as_deref() != Some("ExternalName")
+        && !address.is_empty()
+        && address != HEADLESS
+}
+
+fn is_others(metadata: &ObjectMeta) -> bool {
+    metadata.labels.as_ref().is_some_and(|labels| NOT_OURS.iter().any(|label| labels.contains_key(*label)))
 }
 
 /// The addresses of a Service, without ports.
@@ -161,34 +194,86 @@ impl Entrances {
     }
 }
 
-/// The endpoints of a port to which connections may go: all of them, and those on a node. The ready ones; if there are
-/// none, those that still serve while they end.
-fn endpoints(port: &ServicePort, slices: &[Arc<EndpointSlice>], node: &str) -> (Vec<Endpoint>, Vec<Endpoint>) {
-    let (mut ready, mut ending) = (Vec::new(), Vec::new());
-    for slice in slices.iter().filter(|slice| slice.address_type == "IPv4") {
-        let name = port.name.as_deref().unwrap_or_default();
-        let named = slice.ports.iter().flatten().find(|port| port.name.as_deref().unwrap_or_default() == name);
-        let Some(number) = named.and_then(|port| port.port).and_then(|port| u16::try_from(port).ok()) else { continue };
-        for endpoint in slice.endpoints.iter().flatten() {
-            let group = match readiness(endpoint) {
-                Readiness::Ready => &mut ready,
-                Readiness::Ending => &mut ending,
-                Readiness::No => continue,
+/// An endpoint that is ready, or ends.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Known {
+    endpoint: Endpoint,
+    local: bool,
+    /// Whether it is meant for this node, and for the node's zone; none if it does not say for whom it is meant.
+    for_node: Option<bool>,
+    for_zone: Option<bool>,
+}
+
+/// The endpoints of a port, by what they are good for.
+#[derive(Default)]
+struct Endpoints {
+    ready: BTreeSet<Known>,
+    /// Taken where none is ready.
+    ending: BTreeSet<Known>,
+    serving: BTreeSet<Endpoint>,
+}
+
+impl Endpoints {
+    fn of(port: &ServicePort, slices: &[Arc<EndpointSlice>], node: &Node) -> Self {
+        let mut found = Self::default();
+        for slice in slices.iter().filter(|slice| slice.address_type == "IPv4" && !is_others(&slice.metadata)) {
+            let name = port.name.as_deref().unwrap_or_default();
+            let named = slice.ports.iter().flatten().find(|port| port.name.as_deref().unwrap_or_default() == name);
+            let Some(number) = named.and_then(|port| port.port).and_then(|port| u16::try_from(port).ok()) else {
+                continue;
             };
-            let local = endpoint.node_name.as_deref() == Some(node);
-            let address = endpoint.addresses.first().and_then(|text| ipv4(text));
-            group.extend(address.map(|address| (Endpoint { address, port: number }, local)));
+            for endpoint in slice.endpoints.iter().flatten() {
+                let Some(address) = endpoint.addresses.first().and_then(|text| ipv4(text)) else { continue };
+                found.note(endpoint, Endpoint { address, port: number }, node);
+            }
         }
+        found
     }
-    let best = |wanted: fn(&(Endpoint, bool)) -> bool| {
-        let of = |group: &[(Endpoint, bool)]| -> BTreeSet<Endpoint> {
-            group.iter().filter(|endpoint| wanted(endpoint)).map(|(endpoint, _)| *endpoint).collect()
+
+    fn note(&mut self, told: &SliceEndpoint, endpoint: Endpoint, node: &Node) {
+        let hints = told.hints.as_ref();
+        let nodes = hints.and_then(|hints| hints.for_nodes.as_ref()).filter(|nodes| !nodes.is_empty());
+        let zones = hints.and_then(|hints| hints.for_zones.as_ref()).filter(|zones| !zones.is_empty());
+        let known = Known {
+            endpoint,
+            local: told.node_name.as_deref() == Some(&node.name),
+            for_node: nodes.map(|nodes| nodes.iter().any(|hint| hint.name == node.name)),
+            for_zone: zones.map(|zones| zones.iter().any(|hint| Some(&hint.name) == node.zone.as_ref())),
         };
-        let ready = of(&ready);
-        let best = if ready.is_empty() { of(&ending) } else { ready };
+        let (readiness, serving) = readiness(told);
+        if serving {
+            self.serving.insert(endpoint);
+        }
+        match readiness {
+            Readiness::Ready => self.ready.insert(known),
+            Readiness::Ending => self.ending.insert(known),
+            Readiness::No => false,
+        };
+    }
+
+    /// What is meant for the node, or else for its zone, provided that all say for whom they are meant; or else all.
+    fn for_node(&self) -> Vec<Endpoint> {
+        let hints: [fn(&Known) -> Option<bool>; 2] = [|known| known.for_node, |known| known.for_zone];
+        let followed = hints.into_iter().find(|hint| {
+            let told = self.ready.iter().map(*hint);
+            told.clone().all(|meant| meant.is_some()) && told.clone().any(|meant| meant == Some(true))
+        });
+        self.best(|known| followed.is_none_or(|hint| hint(known) != Some(false)))
+    }
+
+    fn on_node(&self) -> Vec<Endpoint> {
+        self.best(|known| known.local)
+    }
+
+    /// The ready ones; if there are none, those that still serve while they end.
+    fn best(&self, wanted: impl Fn(&Known) -> bool) -> Vec<Endpoint> {
+        let of = |group: &BTreeSet<Known>| -> BTreeSet<Endpoint> {
+            group.iter().filter(|known| wanted(known)).map(|known| known.endpoint).collect()
+        };
+        let ready = of(&self.ready);
+        let best = if ready.is_empty() { of(&self.ending) } else { ready };
         best.into_iter().collect()
-    };
-    (best(|_| true), best(|(_, local)| *local))
+    }
 }
 
 enum Readiness {
@@ -197,15 +282,17 @@ enum Readiness {
     No,
 }
 
-fn readiness(endpoint: &SliceEndpoint) -> Readiness {
-    let Some(conditions) = &endpoint.conditions else { return Readiness::Ready };
+/// And whether it answers at all.
+fn readiness(endpoint: &SliceEndpoint) -> (Readiness, bool) {
+    let Some(conditions) = &endpoint.conditions else { return (Readiness::Ready, true) };
     let ready = conditions.ready.unwrap_or(true);
     let serving = conditions.serving.unwrap_or(ready);
-    match (ready, serving && conditions.terminating.unwrap_or(false)) {
+    let readiness = match (ready, serving && conditions.terminating.unwrap_or(false)) {
         (true, _) => Readiness::Ready,
         (false, true) => Readiness::Ending,
         (false, false) => Readiness::No,
-    }
+    };
+    (readiness, serving || ready)
 }
 
 fn ipv4(text: &str) -> Option<Ipv4Addr> {

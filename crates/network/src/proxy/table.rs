@@ -54,6 +54,8 @@ pub(super) enum Map {
     Dropped,
     /// The addresses of Services: what no front matched is refused there.
     Addresses,
+    /// The blocks that those are taken from: what goes to one that nobody has would leave the cluster.
+    Blocks,
     /// Fronts that only some may enter.
     Guarded,
     /// Who may: a front and the first address of a block; the value is the same with the last.
@@ -61,7 +63,7 @@ pub(super) enum Map {
 }
 
 impl Map {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Services,
         Self::Inside,
         Self::Endpoints,
@@ -69,6 +71,7 @@ impl Map {
         Self::Refused,
         Self::Dropped,
         Self::Addresses,
+        Self::Blocks,
         Self::Guarded,
         Self::Allowed,
     ];
@@ -88,6 +91,7 @@ impl Map {
             Self::Refused => set_of(TABLE, "refused", &front),
             Self::Dropped => set_of(TABLE, "dropped", &front),
             Self::Addresses => set_of(TABLE, "addresses", &[Ipv4Addr]),
+            Self::Blocks => set_of(TABLE, "blocks", &[Ipv4Addr]).interval(),
             Self::Guarded => set_of(TABLE, "guarded", &front),
             Self::Allowed => set_of(TABLE, "allowed", &[Ipv4Addr, InetProto, InetService, Ipv4Addr]).interval(),
         }
@@ -96,7 +100,7 @@ impl Map {
     fn element(self, key: &Fields, value: &Fields) -> SetElement {
         match self {
             Self::Services | Self::Inside | Self::Endpoints => key.to(value),
-            Self::Allowed => key.up_to(value),
+            Self::Allowed | Self::Blocks => key.up_to(value),
             _ => key.element(),
         }
     }
@@ -198,6 +202,10 @@ impl Table {
         self.apply(change, edit).await
     }
 
+    pub async fn is_there(&self) -> Result<bool, Error> {
+        self.nft.has_table(TABLE).await
+    }
+
     pub async fn edit(&mut self, edit: &Edit) -> Result<(), Error> {
         if edit.is_empty() {
             return Ok(());
@@ -254,12 +262,17 @@ impl Table {
             .base_chain("filter-output", filter(FilterHook::Output));
         let to = |chain: &'static str| move |rule: Rule| rule.expr(Expr::Verdict(jump(chain)));
         let new_to_refuse = |rule: Rule| to("refuse")(rule.match_ct_state(CtState::NEW));
+        // A pod's packet that belongs to no connection does not get the Service's address as its sender: whoever asked would
+        // not know it, and would break off.
+        let stray = |rule: Rule| from(rule.match_ct_state(CtState::INVALID), CmpOp::Eq, self.cluster).drop();
         // Twice: between two lookups of the same packet a change may come, and then the second finds nothing for what the
         // first has found. Whoever was sent somewhere does not come to the second rule.
         ["prerouting", "prerouting", "output", "output"]
             .into_iter()
             .fold(change, |change, chain| change.rule(chain, to("services")))
+            .rule("filter-input", stray)
             .rule("filter-input", new_to_refuse)
+            .rule("filter-forward", stray)
             .rule("filter-forward", new_to_refuse)
             .rule("filter-output", new_to_refuse)
             .rule("postrouting", |rule| {
@@ -283,6 +296,10 @@ impl Table {
                 rule.expr(destination_address(ADDRESS))
                     .expr(is_in(self.of(Map::Addresses), ADDRESS))
                     .expr(reject.clone())
+            })
+            // Not refused: a Service that is on its way is there when the client tries again.
+            .rule("refuse", |rule| {
+                rule.expr(destination_address(ADDRESS)).expr(is_in(self.of(Map::Blocks), ADDRESS)).drop()
             })
     }
 

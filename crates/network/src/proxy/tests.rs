@@ -3,7 +3,7 @@
 use std::{net::Ipv4Addr, time::Instant};
 
 use super::{
-    plan::{Endpoint, Front, Port, Way},
+    plan::{Port, Way},
     *,
 };
 
@@ -16,12 +16,10 @@ fn plan(number: u32, endpoints: u32) -> Plan {
             name: "http".into(),
             fronts: vec![(Front { address, protocol: 6, port: 80 }, Way::Inside)],
             all: all.collect(),
-            local: Vec::new(),
-            affinity: 0,
+            ..Port::default()
         }],
         cluster_addresses: vec![address],
-        guarded: Vec::new(),
-        health: None,
+        ..Plan::default()
     }
 }
 

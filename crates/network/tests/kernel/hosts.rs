@@ -43,6 +43,13 @@ fn pods_of_all_hosts_reach_each_other_and_hosts_can_be_removed() {
         let again = hosts::ensure(&name, "one").await.unwrap();
         assert_eq!((again.address, again.gateway), (one.address, one.gateway));
         assert_ne!(one.address, two.address);
+        let links_of = |host: &str| {
+            let links = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+            hosts::inside(&name, host, links).unwrap()
+        };
+        assert!(links_of("one").contains("eth0:"), "{}", links_of("one"));
+        let nowhere = links_of("never");
+        assert!(nowhere.contains("lo:") && !nowhere.contains("eth0:") && !nowhere.contains("outside0:"), "{nowhere}");
 
         let (at_one, at_two) = (Machine::at(one.netns.clone()), Machine::at(two.netns.clone()));
         at_one.serve(8080, "one");

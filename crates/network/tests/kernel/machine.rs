@@ -165,6 +165,14 @@ pub async fn outside() -> Machine {
     outside
 }
 
+/// As `nft flush ruleset` does, and programs that keep the rules of a firewall.
+pub async fn flush_rules() {
+    let rules = Connection::<Nftables>::new().unwrap();
+    for table in rules.list_tables().await.unwrap() {
+        rules.del_table(table.name.as_str(), table.family).await.unwrap();
+    }
+}
+
 /// Everything in the network of this thread that a purge must leave as it was.
 pub async fn state_of_the_network() -> Vec<String> {
     let route = Connection::<Route>::new().unwrap();

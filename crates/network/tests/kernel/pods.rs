@@ -1,11 +1,13 @@
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     path::Path,
 };
 
 use network::pods::{HostPort, Pods, Settings};
 
-use crate::machine::{Machine, NODE, OUTSIDE, ask, in_own_network, outside, state_of_the_network};
+use crate::machine::{
+    Machine, NODE, OUTSIDE, ask, ask_udp_from, flush_rules, in_own_network, outside, state_of_the_network,
+};
 
 pub fn settings(state: &Path) -> Settings {
     Settings { state: state.join("pods"), pod_cidr: "10.244.0.0/24".into(), cluster_cidr: "10.244.0.0/16".into() }
@@ -103,6 +105,80 @@ fn ports_of_the_node_lead_to_pods() {
         pods.detach("a").await.unwrap();
         assert!(outside.ask(NODE, 80).is_err());
         assert_eq!(outside.ask_udp(NODE, 81).unwrap(), format!("b {OUTSIDE}"));
+    });
+}
+
+#[test]
+fn clients_that_sent_datagrams_before_reach_the_pod() {
+    in_own_network(|| async {
+        let outside = outside().await;
+        let folder = tempfile::tempdir().unwrap();
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        let (a, b) = (Machine::new(), Machine::new());
+        let port = HostPort { protocol: "UDP".into(), host: (Ipv4Addr::UNSPECIFIED, 53).into(), container_port: 8080 };
+        a.serve(8080, "a");
+        b.serve(8080, "b");
+        let socket = outside.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+        let to = SocketAddr::from((NODE, 53));
+        // Somebody on the node answers, so that the kernel remembers it.
+        let own = UdpSocket::bind(to).unwrap();
+        socket.send_to(b"?", to).unwrap();
+        let (_, from) = own.recv_from(&mut [0; 8]).unwrap();
+        own.send_to(b"node", from).unwrap();
+        drop(own);
+        assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 4);
+
+        attach(&pods, "a", &a, std::slice::from_ref(&port)).await;
+        assert_eq!(ask_udp_from(&socket, to).unwrap(), format!("a {OUTSIDE}"));
+        pods.detach("a").await.unwrap();
+        attach(&pods, "b", &b, std::slice::from_ref(&port)).await;
+        assert_eq!(ask_udp_from(&socket, to).unwrap(), format!("b {OUTSIDE}"));
+    });
+}
+
+#[test]
+fn a_node_that_gets_another_block_keeps_its_pods() {
+    in_own_network(|| async {
+        let outside = outside().await;
+        outside.serve(8080, "outside");
+        let folder = tempfile::tempdir().unwrap();
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        let (old, new) = (Machine::new(), Machine::new());
+        let at_old = attach(&pods, "old", &old, &[]).await;
+        drop(pods);
+        let other = Settings { pod_cidr: "10.244.7.0/24".into(), ..settings(folder.path()) };
+        let pods = Pods::open(other).await.unwrap();
+        let at_new = attach(&pods, "new", &new, &[]).await;
+        assert_eq!(at_new.to_string(), "10.244.7.1");
+        old.serve(8080, "old");
+        assert_eq!(new.ask(at_old, 8080).unwrap(), format!("old {at_new}"));
+        assert_eq!(old.ask(OUTSIDE, 8080).unwrap(), format!("outside {NODE}"));
+        assert_eq!(new.ask(OUTSIDE, 8080).unwrap(), format!("outside {NODE}"));
+        pods.detach("old").await.unwrap();
+        assert_eq!(pods.ids().await, ["new"]);
+    });
+}
+
+#[test]
+fn what_others_flush_is_made_again() {
+    in_own_network(|| async {
+        let outside = outside().await;
+        let folder = tempfile::tempdir().unwrap();
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        let (a, b) = (Machine::new(), Machine::new());
+        let port = HostPort { protocol: "TCP".into(), host: (Ipv4Addr::UNSPECIFIED, 80).into(), container_port: 8080 };
+        attach(&pods, "a", &a, std::slice::from_ref(&port)).await;
+        a.serve(8080, "a");
+        outside.serve(8080, "outside");
+        flush_rules().await;
+        assert!(a.ask(OUTSIDE, 8080).is_err(), "nothing is masqueraded");
+        attach(&pods, "b", &b, &[]).await;
+        assert_eq!(a.ask(OUTSIDE, 8080).unwrap(), format!("outside {NODE}"));
+        assert_eq!(outside.ask(NODE, 80).unwrap(), format!("a {OUTSIDE}"));
+        flush_rules().await;
+        pods.detach("b").await.unwrap();
+        assert_eq!(outside.ask(NODE, 80).unwrap(), format!("a {OUTSIDE}"));
+        assert_eq!(pods.ids().await, ["a"]);
     });
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     fake::{Cluster, endpoint, service, slice},
-    machine::{Machine, NODE, OUTSIDE, ask, ask_udp_from, in_own_network, outside, state_of_the_network},
+    machine::{Machine, NODE, OUTSIDE, ask, ask_udp_from, flush_rules, in_own_network, outside, state_of_the_network},
     pods::{attach, settings},
 };
 
@@ -28,6 +28,7 @@ struct Node {
     a: (Machine, IpAddr),
     b: (Machine, IpAddr),
     client: Machine,
+    client_address: IpAddr,
     stop: CancellationToken,
     _pods: Pods,
     _folder: tempfile::TempDir,
@@ -40,7 +41,7 @@ impl Node {
         let pods = Pods::open(settings(folder.path())).await.unwrap();
         let (a, b, client) = (Machine::new(), Machine::new(), Machine::new());
         let (at_a, at_b) = (attach(&pods, "a", &a, &[]).await, attach(&pods, "b", &b, &[]).await);
-        attach(&pods, "client", &client, &[]).await;
+        let client_address = attach(&pods, "client", &client, &[]).await;
         a.serve(8080, "a");
         b.serve(8080, "b");
         let node = Self {
@@ -49,6 +50,7 @@ impl Node {
             a: (a, at_a),
             b: (b, at_b),
             client,
+            client_address,
             stop: CancellationToken::new(),
             _pods: pods,
             _folder: folder,
@@ -188,7 +190,8 @@ fn a_balanced_address_can_be_kept_for_some() {
             node.cluster.put("services", service);
         };
         node.cluster.put("endpointslices", slice("web", node.both()));
-        entered(json!(["10.244.0.0/16", "192.0.2.128/25"]));
+        // The kernel does not take blocks that overlap.
+        entered(json!(["10.244.0.0/16", "192.0.2.128/25", "10.244.0.0/24", "10.244.0.0/16"]));
         until("pods may enter", || node.client.ask(balanced, 80).is_ok()).await;
         let to_balanced = nlink::netlink::route::Ipv4Route::from_addr(balanced, 32).gateway(NODE);
         let there = nlink::Connection::<nlink::Route>::new_in(node.outside.netns.as_path()).unwrap();
@@ -241,6 +244,103 @@ fn datagrams_do_not_go_to_an_endpoint_that_is_gone() {
         // The same socket: the kernel remembers where its datagrams went.
         until("the next datagram goes to b", || ask_udp_from(&socket, to).is_ok_and(|answer| answer.starts_with("b ")))
             .await;
+    });
+}
+
+#[test]
+fn datagrams_stay_with_an_endpoint_that_ends_but_still_serves() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        node.put(json!({}), json!([endpoint(node.a.1, "here")]));
+        until("the service is there", || node.client.ask_udp(WEB, 80).is_ok()).await;
+        let socket = node.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+        let to = SocketAddr::from((WEB, 80));
+        assert!(ask_udp_from(&socket, to).unwrap().starts_with("a "));
+        let mut ending = endpoint(node.a.1, "here");
+        ending["conditions"] = json!({"ready": false, "serving": true, "terminating": true});
+        node.put(json!({}), json!([ending, endpoint(node.b.1, "here")]));
+        until("others go to b", || names(|| node.client.ask_udp(WEB, 80)) == HashSet::from(["b".to_owned()])).await;
+        assert!(ask_udp_from(&socket, to).unwrap().starts_with("a "), "who went to a before still does");
+        ending["conditions"]["serving"] = json!(false);
+        node.put(json!({}), json!([ending, endpoint(node.b.1, "here")]));
+        until("then to b, too", || ask_udp_from(&socket, to).is_ok_and(|answer| answer.starts_with("b "))).await;
+    });
+}
+
+#[test]
+fn what_others_flush_comes_back_with_the_next_change() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        node.put(json!({}), node.both());
+        until("the service is there", || node.client.ask(WEB, 80).is_ok()).await;
+        flush_rules().await;
+        assert!(node.client.ask(WEB, 80).is_err());
+        node.put(json!({}), json!([endpoint(node.b.1, "here")]));
+        until("it is back", || node.client.ask(WEB, 80).is_ok()).await;
+    });
+}
+
+#[test]
+fn what_goes_to_a_service_that_is_not_there_stays_in_the_cluster() {
+    in_own_network(|| async {
+        let node = Node::new().await;
+        let nobodys = Ipv4Addr::new(10, 96, 0, 77);
+        let there = nlink::Connection::<nlink::Route>::new_in(node.outside.netns.as_path()).unwrap();
+        there.add_address(nlink::netlink::addr::Ipv4Address::new("eth0", nobodys, 32)).await.unwrap();
+        node.outside.serve(8080, "outside");
+        assert!(node.client.ask(nobodys, 8080).is_ok(), "as long as nobody knows that it is an address of Services");
+        node.cluster.put(
+            "servicecidrs",
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"},
+                "spec": {"cidrs": ["10.96.0.0/16"]}}),
+        );
+        until("nobody answers", || node.client.ask(nobodys, 8080) == Err("timed out".into())).await;
+        node.put(json!({}), node.both());
+        until("a service of the block is there", || node.client.ask(WEB, 80).is_ok()).await;
+        assert_eq!(node.client.ask(WEB, 81), Err(REFUSED.into()));
+    });
+}
+
+#[test]
+fn stray_packets_of_pods_do_not_reach_clients() {
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket, sockopt};
+    in_own_network(|| async {
+        let node = Node::new().await;
+        node.put(json!({}), node.both());
+        until("the service is there", || node.client.ask(WEB, 80).is_ok()).await;
+        let (IpAddr::V4(a), IpAddr::V4(client)) = (node.a.1, node.client_address) else { panic!("IPv4") };
+        let raw = || socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::TCP)).unwrap();
+        let hears = node.client.run(raw);
+        sockopt::set_socket_timeout(&hears, sockopt::Timeout::Recv, Some(Duration::from_millis(500))).unwrap();
+        // From port 8080 to port 99. One begins and ends a connection at once, which is nonsense; one only begins it.
+        let packet = |flags: u8| {
+            let mut header = [0x1f, 0x90, 0, 99, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, flags, 0x20, 0, 0, 0, 0, 0];
+            let pseudo = [a.octets(), client.octets(), [0, 6, 0, 20]].concat();
+            let words = pseudo.chunks(2).chain(header.chunks(2));
+            let sum = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>();
+            let sum = (sum & 0xffff) + (sum >> 16);
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            header[16..18].copy_from_slice(&sum.to_be_bytes());
+            header
+        };
+        let (nonsense, begins) = (packet(0x03), packet(0x02));
+        node.a.0.run(move || {
+            let to = SocketAddr::from((client, 0));
+            for packet in [nonsense, begins] {
+                sendto(raw(), &packet, SendFlags::empty(), &to).unwrap();
+            }
+        });
+        let heard = node.client.run(move || {
+            let (mut heard, mut buffer) = (Vec::new(), [0; 128]);
+            while let Ok((length, _)) = recv(&hears, &mut buffer, RecvFlags::empty()) {
+                // After the header of twenty bytes: the port it comes from, and thirteen bytes on the flags.
+                if buffer[..length].get(20..22) == Some(&[0x1f, 0x90]) && buffer[22..24] == [0, 99] {
+                    heard.push(buffer[33]);
+                }
+            }
+            heard
+        });
+        assert_eq!(heard, [0x02], "only what may begin a connection");
     });
 }
 

@@ -25,6 +25,7 @@ fn an_address_is_not_reused_at_once_and_survives_a_restart() {
 fn what_was_not_finished_is_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.json.new"), "{\"id\":").unwrap();
+    fs::write(folder.path().join("b.json"), "").unwrap();
     let addresses = Addresses::open(folder.path(), block()).unwrap();
     assert_eq!(addresses.all().count(), 0);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -15,10 +15,9 @@ fn plan(front: u8, endpoints: &[u8]) -> Plan {
     let way =
         [Way::Inside, Way::Outside, Way::OutsideLocal, Way::InsideLocal][usize::from(front.address.octets()[3]) % 4];
     Plan {
-        ports: vec![Port { name: "x".into(), fronts: vec![(front, way)], all, local, affinity: 0 }],
+        ports: vec![Port { name: "x".into(), fronts: vec![(front, way)], all, local, ..Port::default() }],
         cluster_addresses: vec![front.address],
-        guarded: Vec::new(),
-        health: None,
+        ..Plan::default()
     }
 }
 

@@ -6,7 +6,8 @@ fn plan(spec: Value, status: Value, endpoints: Value) -> Plan {
     let service = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": spec, "status": status});
     let slice = json!({"metadata": {"namespace": "default", "name": "web-1"}, "addressType": "IPv4",
         "ports": [{"name": "http", "port": 8080}], "endpoints": endpoints});
-    let node = Node { name: "here".into(), addresses: vec![Ipv4Addr::new(192, 0, 2, 1)] };
+    let addresses = vec![Ipv4Addr::new(192, 0, 2, 1)];
+    let node = Node { name: "here".into(), zone: Some("near".into()), addresses };
     Plan::of(&serde_json::from_value(service).unwrap(), &[Arc::new(serde_json::from_value(slice).unwrap())], &node)
 }
 
@@ -79,6 +80,52 @@ fn ready_endpoints_come_first_and_ending_ones_if_there_are_no_others() {
     assert_eq!(last_bytes(&some.ports[0].local), [1], "judged for the node by itself");
     let none = plan(spec(), json!({}), json!([endpoint(1, "there", ending)]));
     assert_eq!(last_bytes(&none.ports[0].all), [1]);
+}
+
+#[test]
+fn balancers_hear_of_ready_endpoints_only_and_clients_may_stay_with_those_that_end() {
+    let spec = json!({"clusterIP": "10.96.0.1", "type": "LoadBalancer", "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": 30999});
+    let ending = json!({"ready": false, "serving": true, "terminating": true});
+    let plan = plan(
+        with_ports(spec),
+        json!({}),
+        json!([endpoint(1, "here", ending.clone()), endpoint(2, "there", json!({})), endpoint(3, "there", ending)]),
+    );
+    assert_eq!(last_bytes(&plan.ports[0].local), [1], "it still takes connections");
+    assert_eq!(plan.health, Some((30999, 0)));
+    assert_eq!(last_bytes(&plan.ports[0].all), [2]);
+    assert_eq!(last_bytes(&plan.ports[0].serving), [1, 2, 3]);
+}
+
+#[test]
+fn traffic_stays_near_if_every_endpoint_says_for_whom_it_is() {
+    let hinted = |last: u8, node: Option<&str>, zone: Option<&str>| {
+        let mut endpoint = endpoint(last, "there", json!({}));
+        let named = |name: Option<&str>| name.map(|name| json!([{ "name": name }]));
+        endpoint["hints"] = json!({"forNodes": named(node), "forZones": named(zone)});
+        endpoint
+    };
+    let spec = || with_ports(json!({"clusterIP": "10.96.0.1"}));
+    let taken = |endpoints: Value| last_bytes(&plan(spec(), json!({}), endpoints).ports[0].all);
+    let (near, far) = (Some("near"), Some("far"));
+    let (here, there) = (Some("here"), Some("there"));
+    assert_eq!(taken(json!([hinted(1, None, near), hinted(2, None, far)])), [1]);
+    assert_eq!(taken(json!([hinted(1, here, near), hinted(2, there, near)])), [1], "the node before the zone");
+    assert_eq!(taken(json!([hinted(1, there, near), hinted(2, there, far)])), [1], "the zone if none is for the node");
+    assert_eq!(taken(json!([hinted(1, None, far), hinted(2, None, far)])), [1, 2], "all if none is for us");
+    assert_eq!(taken(json!([hinted(1, None, near), hinted(2, None, None)])), [1, 2], "all if one does not say");
+}
+
+#[test]
+fn services_and_slices_of_others_are_left_alone() {
+    for label in NOT_OURS {
+        let spec = with_ports(json!({"clusterIP": "10.96.0.1"}));
+        let labels = json!({label: ""});
+        let service = json!({"metadata": {"name": "web", "labels": labels}, "spec": spec});
+        let node = Node { name: "here".into(), zone: None, addresses: Vec::new() };
+        assert_eq!(Plan::of(&serde_json::from_value(service).unwrap(), &[], &node), Plan::default(), "{label}");
+    }
 }
 
 #[test]
