@@ -44,7 +44,9 @@ use self::{
 };
 pub use self::{
     access::{host_name, outward_address, traces_file},
-    further_nodes::{folders as folders_of_further_nodes, remove as remove_further_node},
+    further_nodes::{
+        folders as folders_of_further_nodes, inside as inside_further_node, remove as remove_further_node,
+    },
 };
 use crate::{
     node,

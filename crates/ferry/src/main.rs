@@ -41,7 +41,8 @@ fn main() -> ExitCode {
 
 /// What goes wrong while a cluster runs is told on stderr; `RUST_LOG` asks for more, or for less.
 fn tell_troubles() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    // nlink tells every refusal of the kernel, also those that we ask for to learn whether something is there.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,nlink=error"));
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).init();
 }
 

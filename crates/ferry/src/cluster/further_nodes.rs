@@ -129,6 +129,11 @@ pub fn folders(data_dir: &Path) -> Vec<(String, PathBuf)> {
     entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect()
 }
 
+/// Does something to what a further node left, in the network of its host.
+pub fn inside<T: Send>(data_dir: &Path, name: &str, work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
+    Ok(hosts::inside(&cluster(data_dir)?, name, work)?)
+}
+
 /// Removes the host of a further node.
 pub async fn remove(data_dir: &Path, name: &str) -> anyhow::Result<()> {
     Ok(hosts::remove(&cluster(data_dir)?, name).await?)

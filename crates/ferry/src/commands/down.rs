@@ -54,33 +54,23 @@ impl Down {
     }
 }
 
-/// Each node's name and folder; the first one, which has no name here, shares the cluster's folder.
-fn nodes(data_dir: &Path) -> Vec<(Option<String>, PathBuf)> {
-    let further = cluster::folders_of_further_nodes(data_dir).into_iter().map(|(name, folder)| (Some(name), folder));
-    [(None, data_dir.to_owned())].into_iter().chain(further).collect()
-}
-
 /// Ends the processes of all pods. They start again with the cluster.
 fn stop_pods(data_dir: &Path) -> anyhow::Result<()> {
-    run(async {
-        for (_, folder) in nodes(data_dir) {
-            node::stop_pods(&folder).await?;
-        }
-        Ok(())
-    })
+    run(node::stop_pods(data_dir))?;
+    for (name, folder) in cluster::folders_of_further_nodes(data_dir) {
+        cluster::inside_further_node(data_dir, &name, || run(node::stop_pods(&folder)))??;
+    }
+    Ok(())
 }
 
-/// Removes what nodes have made outside of the data folder.
+/// Removes what nodes have made outside of the data folder. The first one shares the folder of the cluster.
 fn remove_nodes(data_dir: &Path) -> anyhow::Result<()> {
-    run(async {
-        for (name, folder) in nodes(data_dir) {
-            node::purge(&folder).await?;
-            if let Some(name) = name {
-                cluster::remove_further_node(data_dir, &name).await?;
-            }
-        }
-        Ok(())
-    })
+    run(node::purge(data_dir))?;
+    for (name, folder) in cluster::folders_of_further_nodes(data_dir) {
+        cluster::inside_further_node(data_dir, &name, || run(node::purge(&folder)))??;
+        run(cluster::remove_further_node(data_dir, &name))?;
+    }
+    Ok(())
 }
 
 fn run(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {

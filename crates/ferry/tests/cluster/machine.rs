@@ -12,6 +12,7 @@ pub fn traces() -> BTreeSet<String> {
     add("route", lines("/proc/net/route", |line| Some(line.split('\t').take(3).collect::<Vec<_>>().join(" "))));
     add("group", groups(Path::new("/sys/fs/cgroup")));
     add("table", tables());
+    add("file", names_in("/run/ferry"));
     add("forwarding", lines("/proc/sys/net/ipv4/ip_forward", |line| Some(line.to_owned())));
     add("process", processes().into_iter().map(|(id, line)| format!("{id} {line}")).collect());
     traces
