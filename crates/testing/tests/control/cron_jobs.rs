@@ -129,6 +129,12 @@ async fn jobs_begin_when_their_time_has_come() {
     let status = case.status("another", |status| active(status).iter().any(|name| *name != first)).await;
     assert_eq!(active(&status).len(), 1);
     eventually("the first is gone", || async { (!case.names().await.contains(&first)).then_some(()) }).await;
+    // It has met its fate before that of all others changes.
+    let second = active(&status).remove(0);
+    eventually("the second is at work", || async {
+        case.jobs.get(&second).await.expect("a job").status?.ready.filter(|ready| *ready == 1)
+    })
+    .await;
 
     // From now on all succeed, and one is remembered.
     case.succeed.store(true, Ordering::SeqCst);

@@ -198,7 +198,6 @@ async fn many_objects_come_in_pages_over_https() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_that_is_odd_costs_no_list() {
     let server = TestServer::embedded().await;
-    let services: Api<Service> = Api::default_namespaced(client(&server).await);
     let line = Arc::new(Line::default());
     let informers = Informers::new(line.client(&server), CancellationToken::new());
     let informer: Informer<Service> = informers.of();
@@ -224,7 +223,7 @@ async fn an_object_that_is_odd_costs_no_list() {
         })
         .await;
     }
-    services.delete("odd", &DeleteParams::default()).await.expect("deleted");
+    http.delete("/api/v1/namespaces/default/services/odd").await.expect(200);
     eventually("its end", || async { informer.get(&Key::new("default", "odd")).is_none().then_some(()) }).await;
     assert_eq!(line.lists.load(Ordering::SeqCst), lists, "nothing is listed again");
     informers.stop().cancel();
