@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::Context;
-use bench::process::cpu_time;
+use bench::process::{cpu_time, proportional_kilobytes, resident_kilobytes};
 use boot::Boot;
 use clap::Args;
 use pods::{PodProcesses, Pods};
@@ -172,6 +172,13 @@ impl Arguments {
         let used = cpu().saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64().max(f64::EPSILON);
         report.figure(format!("{when}: CPU, of one core"), format!("{:.2} %", used * 100.0));
         report.figure(format!("{when}: resident memory of the cluster"), megabytes(load.memory()));
+        if !pods.beside.is_empty() {
+            let what = format!("{when}: the same and all that looks after pods");
+            let sum =
+                |of: fn(u32) -> u64| load.processes.iter().chain(&pods.beside).map(|process| of(*process)).sum::<u64>();
+            report.figure(format!("{what}, resident"), megabytes(sum(resident_kilobytes)));
+            report.figure(format!("{what}, proportional"), megabytes(sum(proportional_kilobytes)));
+        }
     }
 }
 
