@@ -1,14 +1,15 @@
 //! The process of the cluster is killed again and again; pods go on, and what was begun is finished.
 
-use std::{collections::BTreeSet, fs, thread, time::Duration};
+use std::{fs, thread, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    machine::{processes, traces},
+    machine::{assert_nothing_new, processes, traces},
     place::Place,
 };
 
+/// In the middle of changes; a few more hit the cluster while it starts.
 const KILLS: u32 = 20;
 
 const STEADY: &str = r#"kubectl apply -f - <<'END'
@@ -25,15 +26,17 @@ const WHICH: &str = "kubectl get pod steady -o \
     jsonpath='{.metadata.uid} {.status.podIP} {.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}'";
 
 #[test]
-#[ignore = "not proven yet: run it with -- --ignored"]
 fn killed_in_the_middle_nothing_is_lost_and_down_leaves_nothing() {
     let Some(place) = Place::new() else { return };
     let before = traces();
     place.run("ferry up --detach");
     place.run(STEADY);
     place.run("kubectl wait --for condition=Ready pod/steady --timeout 120s");
+    let steady = place.run(WHICH);
+    let uid = steady.split(' ').next().expect("a uid");
+    let process = servers_of(uid);
+    assert_eq!(process.len(), 1, "one process runs in the pod");
     place.run("kubectl create deployment web --image ferry.local/toolbox --replicas 3 -- httpd");
-    let (steady, process) = (place.run(WHICH), steady_process());
     for round in 0..KILLS {
         // A change that takes a while, and an end somewhere in the middle of it.
         match round % 3 {
@@ -41,9 +44,15 @@ fn killed_in_the_middle_nothing_is_lost_and_down_leaves_nothing() {
             1 => place.run(&format!("kubectl scale deployment/web --replicas {}", 2 + round % 4)),
             _ => place.run(&format!("kubectl create configmap round-{round} --from-literal=a=b")),
         };
-        thread::sleep(Duration::from_millis(u64::from(round * 37 % 400)));
-        kill(&place);
-        assert!(processes().iter().any(|(id, _)| *id == process), "a pod's process ended with the cluster");
+        pause(round * 37 % 400);
+        kill(&fs::read_to_string(place.folder.path().join("data/ferry.pid")).expect("it runs"));
+        if round % 4 == 3 {
+            // Once more, before it has found everything again.
+            let starting = place.run("ferry up >/dev/null 2>&1 & echo $!");
+            pause(round * 53 % 700);
+            kill(&starting);
+        }
+        assert_eq!(servers_of(uid), process, "a pod's process ended with the cluster, in round {round}");
         place.run("ferry up --detach");
         assert_eq!(place.run(WHICH), steady, "after round {round}");
     }
@@ -52,28 +61,35 @@ fn killed_in_the_middle_nothing_is_lost_and_down_leaves_nothing() {
     place.until("kubectl get pods --no-headers --selector app=web", |told| told.lines().count() == 4);
     let maps = place.run("kubectl get configmaps -o name");
     assert_eq!(maps.matches("configmap/round-").count(), (2..KILLS).step_by(3).count(), "{maps}");
-    assert_eq!(steady_process(), process);
-    // Nothing runs twice: one httpd for each of the pods.
-    let servers: BTreeSet<u32> =
-        processes().into_iter().filter(|(_, line)| line.starts_with("httpd")).map(|(id, _)| id).collect();
-    assert_eq!(servers.len(), 5, "{:?}", processes());
+    // Nothing runs twice, and nothing that no pod has: one server in each.
+    assert_eq!(servers_of(uid), process);
+    let uids = place.run("kubectl get pods -o jsonpath='{.items[*].metadata.uid}'");
+    for uid in uids.split_whitespace() {
+        assert_eq!(servers_of(uid).len(), 1, "in the pod {uid}: {:?}", processes());
+    }
+    assert_eq!(servers_of("").len(), 5, "{:?}", processes());
 
     place.run("ferry down --purge");
-    let left: Vec<String> = traces().difference(&before).cloned().collect();
-    assert!(left.is_empty(), "left behind: {left:#?}");
+    assert!(!place.folder.path().join("data").exists(), "the data folder is gone");
+    assert_nothing_new(&before);
 }
 
-/// The process that runs in the pod `steady`: the first that was started of its kind.
-fn steady_process() -> u32 {
-    let servers = processes().into_iter().filter(|(_, line)| line.starts_with("httpd"));
-    servers.map(|(id, _)| id).min().expect("it runs")
+/// The web servers that run in the pod with a uid, or in any.
+fn servers_of(uid: &str) -> Vec<u32> {
+    let in_pod = |id: &u32| fs::read_to_string(format!("/proc/{id}/cgroup")).is_ok_and(|groups| groups.contains(uid));
+    let servers = processes().into_iter().filter(|(_, line)| line.starts_with("httpd")).map(|(id, _)| id);
+    servers.filter(in_pod).collect()
 }
 
-fn kill(place: &Place) {
-    let file = place.folder.path().join("data/ferry.pid");
-    let id: i32 = fs::read_to_string(file).expect("it runs").trim().parse().expect("a number");
+fn pause(millis: u32) {
+    thread::sleep(Duration::from_millis(millis.into()));
+}
+
+/// Kills a process, and waits until it is no more.
+fn kill(id: &str) {
+    let id: i32 = id.trim().parse().expect("a number");
     kill_process(Pid::from_raw(id).expect("a process"), Signal::KILL).expect("it can be killed");
     while fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
-        thread::sleep(Duration::from_millis(5));
+        pause(5);
     }
 }

@@ -1,6 +1,16 @@
 //! What a cluster leaves on its machine.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The kernel takes a moment to let go of some things.
+const GONE_WITHIN: Duration = Duration::from_secs(20);
 
 /// Everything outside of the data folder that a cluster makes while it runs, a line each.
 pub fn traces() -> BTreeSet<String> {
@@ -14,8 +24,22 @@ pub fn traces() -> BTreeSet<String> {
     add("table", tables());
     add("file", names_in("/run/ferry"));
     add("forwarding", lines("/proc/sys/net/ipv4/ip_forward", |line| Some(line.to_owned())));
+    add("shared", names_in("/run/ferry"));
     add("process", processes().into_iter().map(|(id, line)| format!("{id} {line}")).collect());
     traces
+}
+
+/// What was not there before is gone, or goes soon.
+pub fn assert_nothing_new(before: &BTreeSet<String>) {
+    let since = Instant::now();
+    loop {
+        let left: Vec<String> = traces().difference(before).cloned().collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(since.elapsed() < GONE_WITHIN, "left behind: {left:#?}");
+        thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// The processes that run our executable, by their ids: the cluster itself, shims, and whatever runs in pods of the toolbox.
