@@ -3,17 +3,17 @@
 mod access;
 mod components;
 mod further_nodes;
+mod listening;
 
 use std::{
-    fs, io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, bail};
 use api_server::{
     Server,
     authentication::{self, token_secrets},
@@ -30,7 +30,6 @@ use api_server::{
 use storage::{Store, encryption::Encrypted};
 use storage_embedded::EmbeddedStore;
 use tokio::{
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::oneshot,
     time::timeout,
@@ -41,6 +40,7 @@ use self::{
     access::{AdminAccess, remember, renew, server_names},
     components::Components,
     further_nodes::FurtherNodes,
+    listening::{listen_on_all, reached_at},
 };
 pub use self::{
     access::{host_name, outward_address, traces_file},
@@ -58,10 +58,12 @@ use crate::{
 pub const COMPONENTS: &[&str] = &["controllers", "scheduler", "node", "dns", "proxy"];
 /// How long the past can be read from an etcd, as from the embedded store.
 const HISTORY: Duration = Duration::from_secs(300);
-/// After how long it is told that the store does not answer.
+/// After how long it is told that the store does not answer; a node may take five times as long.
 const TELL_AFTER: Duration = Duration::from_secs(2);
 /// How long open requests may take to finish when the server stops.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// Some who stop a process tell it twice in the same moment, and mean it once.
+const SAME_MOMENT: Duration = Duration::from_millis(250);
 /// Where the name server listens on its node.
 const DNS_PORT: u16 = 10053;
 
@@ -110,8 +112,6 @@ pub enum StoreChoice {
 /// Runs a cluster until it is told to stop.
 pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let started = Instant::now();
-    fs::create_dir_all(&settings.data_dir)
-        .with_context(|| format!("cannot make the data folder {}", settings.data_dir.display()))?;
     let _running = Running::begin(&settings.data_dir)?;
     let listeners = listen_on_all(&settings).await?;
     let address = reached_at(listeners[0].local_addr()?);
@@ -183,27 +183,40 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         failed = watch_over(&mut node, &mut further, &place, &authority, started) => failed,
     };
 
-    say("stopping");
-    stop_components.cancel();
-    further.stop(STOP_WITHIN).await;
-    if let Some(node) = node {
-        node.stop().await;
+    say("stopping; Ctrl-C stops at once");
+    let in_order = async {
+        stop_components.cancel();
+        further.stop(STOP_WITHIN).await;
+        if let Some(node) = node {
+            node.stop().await;
+        }
+        for component in running {
+            // A lease is given back through the server, which therefore stops last.
+            let _ = timeout(STOP_WITHIN, component).await;
+        }
+        server.drain();
+        stop.cancel();
+        for listener in serving {
+            listener.await.context("the API server did not stop in order")?;
+        }
+        if let Some(audit) = &server.audit {
+            audit.flush().await;
+        }
+        renewal.abort();
+        rewriting.abort();
+        store.close().await
+    };
+    let told_again = async {
+        tokio::time::sleep(SAME_MOMENT).await;
+        told_to_stop().await
+    };
+    tokio::select! {
+        stopped = in_order => stopped?,
+        again = told_again => {
+            again?;
+            bail!("stopped at once: nothing that was acknowledged is lost, but some parts could not finish");
+        }
     }
-    for component in running {
-        // A lease is given back through the server, which therefore stops last.
-        let _ = timeout(STOP_WITHIN, component).await;
-    }
-    server.drain();
-    stop.cancel();
-    for listener in serving {
-        listener.await.context("the API server did not stop in order")?;
-    }
-    if let Some(audit) = &server.audit {
-        audit.flush().await;
-    }
-    renewal.abort();
-    rewriting.abort();
-    store.close().await?;
     ended
 }
 
@@ -228,11 +241,18 @@ async fn watch_over(
         progress::up();
         return std::future::pending().await;
     };
+    let name = node.choice.name.clone();
+    let telling = async {
+        tokio::time::sleep(TELL_AFTER * 5).await;
+        say(&format!("waiting for the node; what it says of itself: {kubectl} describe node {name}"));
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         Ok(()) = &mut node.ready => {}
         failed = &mut node.running => return failed.context("the node has ended")?.context("the node cannot run"),
+        () = telling => {}
     }
-    say(&format!("node {} is Ready after {} ms", node.choice.name, started.elapsed().as_millis()));
+    say(&format!("node {name} is Ready after {} ms", started.elapsed().as_millis()));
     let api = SocketAddr::new(node.choice.address, place.port);
     further.start(&place.data_dir, &node.choice, authority, api).await?;
     say(&format!(
@@ -253,7 +273,8 @@ struct OwnNode {
     names: Names,
     ready: oneshot::Receiver<()>,
     running: tokio::task::JoinHandle<anyhow::Result<()>>,
-    threads: tokio::runtime::Runtime,
+    /// Until it is dropped.
+    threads: Option<tokio::runtime::Runtime>,
 }
 
 impl OwnNode {
@@ -288,50 +309,23 @@ impl OwnNode {
             .context("cannot start the node's threads")?;
         let (tell, ready) = oneshot::channel();
         let running = threads.spawn(node::run(settings, tell, components.stop.clone()));
-        Ok(Self { choice: choice.clone(), certificate, names, ready, running, threads })
+        Ok(Self { choice: choice.clone(), certificate, names, ready, running, threads: Some(threads) })
     }
 
-    async fn stop(self) {
-        if !self.running.is_finished() && timeout(STOP_WITHIN, self.running).await.is_err() {
+    async fn stop(mut self) {
+        if !self.running.is_finished() && timeout(STOP_WITHIN, &mut self.running).await.is_err() {
             tracing::warn!("the node did not stop in order");
         }
-        self.threads.shutdown_background();
     }
 }
 
-/// The API listens where it was told to, and where pods and other nodes reach it.
-async fn listen_on_all(settings: &Settings) -> anyhow::Result<Vec<TcpListener>> {
-    let mut listeners = vec![listen(settings.address).await?];
-    let bound = listeners[0].local_addr()?;
-    if let Some(node) = &settings.node
-        && !bound.ip().is_unspecified()
-        && bound.ip() != node.address
-    {
-        listeners.push(listen(SocketAddr::new(node.address, bound.port())).await?);
+/// Nobody waits for what the node's threads still do.
+impl Drop for OwnNode {
+    fn drop(&mut self) {
+        if let Some(threads) = self.threads.take() {
+            threads.shutdown_background();
+        }
     }
-    Ok(listeners)
-}
-
-async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => "\nhint: another program listens there, a cluster perhaps; try --api-port",
-            io::ErrorKind::AddrNotAvailable => "\nhint: this machine does not have that address; try another --bind",
-            io::ErrorKind::PermissionDenied => "\nhint: the ports below 1024 are for root; try --api-port",
-            _ => "",
-        };
-        anyhow!("cannot listen on {address}: {error}{hint}")
-    })
-}
-
-/// Where this machine reaches a server that listens on `address`, which may be all that the machine has.
-fn reached_at(address: SocketAddr) -> SocketAddr {
-    let loopback = match address.ip() {
-        ip if !ip.is_unspecified() => return address,
-        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    (loopback, address.port()).into()
 }
 
 /// The store with its values encrypted, and the file that says which.

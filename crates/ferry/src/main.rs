@@ -9,7 +9,10 @@ mod progress;
 mod running;
 mod toolbox;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
@@ -32,8 +35,12 @@ fn main() -> ExitCode {
     tell_troubles();
     match arguments.command.run() {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the output has seen enough.
+        Err(error) if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {
+            ExitCode::FAILURE
+        }
         Err(error) => {
-            eprintln!("error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -43,7 +50,7 @@ fn main() -> ExitCode {
 fn tell_troubles() {
     // nlink tells every refusal of the kernel, also those that we ask for to learn whether something is there.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,nlink=error"));
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).init();
+    tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(filter).init();
 }
 
 #[cfg(test)]

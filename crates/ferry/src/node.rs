@@ -145,17 +145,30 @@ pub fn short_name(folder: &Path) -> String {
     format!("{hash:08x}")
 }
 
-/// Ends the processes of all pods of a node whose process has stopped. They start again when the node does.
-pub async fn stop_pods(folder: &Path) -> anyhow::Result<()> {
-    use container_runtime::services::{PodSandboxFilter, RuntimeService};
-    let Some(runtime) = left_runtime(folder).await? else { return Ok(()) };
+/// Whether there is or was a node in a folder.
+pub fn was_in(folder: &Path) -> bool {
+    folder.join(pod_network::FOLDER).exists()
+}
+
+/// Ends the processes of all pods of a node whose process has stopped; how many pods that were. They start again when the node
+/// does.
+pub async fn stop_pods(folder: &Path) -> anyhow::Result<usize> {
+    use container_runtime::services::{PodSandboxFilter, PodSandboxState, RuntimeService};
+    let mut stopped = 0;
+    if !was_in(folder) {
+        return Ok(stopped);
+    }
+    let Some(runtime) = left_runtime(folder).await? else { return Ok(stopped) };
     for sandbox in runtime.list_pod_sandbox(&PodSandboxFilter::default()).await? {
+        if sandbox.state == PodSandboxState::Ready {
+            stopped += 1;
+        }
         runtime
             .stop_pod_sandbox(&sandbox.id)
             .await
             .with_context(|| format!("cannot stop {}", sandbox.metadata.name))?;
     }
-    Ok(())
+    Ok(stopped)
 }
 
 /// Removes everything that a node whose process has stopped has made outside of its folder, and its pods.

@@ -29,6 +29,12 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
+/// A start that does not succeed.
+fn refused_up(data: &Path, more: &[&str]) -> (Option<i32>, String) {
+    let folder = data.to_str().expect("a path");
+    run(&[&["up", "--control-plane-only", "--data-dir", folder, "--api-port", "0"], more].concat())
+}
+
 /// A cluster that runs until it is told to stop.
 struct Cluster {
     process: Child,
@@ -101,7 +107,7 @@ async fn a_cluster_comes_and_goes() {
     let made = client.post(MAPS, &object).await.expect(201);
 
     // A folder has one cluster at a time.
-    let (code, words) = run(&["up", "--data-dir", data.to_str().expect("a path"), "--api-port", "0"]);
+    let (code, words) = refused_up(&data, &[]);
     assert_eq!(code, Some(1), "{words}");
     assert!(words.contains("hint: stop it with: ferry down"), "{words}");
 
@@ -118,17 +124,52 @@ async fn a_cluster_comes_and_goes() {
     // A kubeconfig that somebody else made is left alone.
     let precious = folder.path().join("precious");
     fs::write(&precious, "apiVersion: v1\nclusters: []\n").expect("a file");
-    let (at, another) = (precious.to_str().expect("a path"), folder.path().join("another"));
-    let (code, words) =
-        run(&["up", "--data-dir", another.to_str().expect("a path"), "--api-port", "0", "--kubeconfig", at]);
+    let at = precious.to_str().expect("a path");
+    let (code, words) = refused_up(&folder.path().join("another"), &["--kubeconfig", at]);
     assert_eq!((code, words.contains("hint:")), (Some(1), true), "{words}");
     assert!(fs::read_to_string(&precious).expect("it is there").contains("clusters: []"));
+    // Also where one of the cluster's own was before.
+    assert_eq!(cluster.terminate(), Some(0));
+    let moved = folder.path().join("moved");
+    fs::rename(&outside, &moved).expect("moved");
+    fs::copy(&precious, &outside).expect("a copy");
+    let (code, words) = refused_up(&data, &["--kubeconfig", outside.to_str().expect("a path")]);
+    assert_eq!((code, words.contains("did not write it")), (Some(1), true), "{words}");
+    fs::rename(&moved, &outside).expect("moved back");
+    let mut cluster = Cluster::up(&data, &["--kubeconfig", outside.to_str().expect("a path")]);
     let (code, words) = run(&["down", "--purge", "--data-dir", data.to_str().expect("a path")]);
     assert_eq!(code, Some(0), "{words}");
     assert_eq!(cluster.ended(), Some(0));
     assert!(!data.exists() && !outside.exists(), "every trace is gone");
     let (code, words) = run(&["down", "--purge", "--data-dir", data.to_str().expect("a path")]);
     assert_eq!((code, words.contains("no cluster is running")), (Some(0), true), "{words}");
+}
+
+/// Requests that are open are waited for, but not by who says so twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn told_twice_it_stops_at_once() {
+    use tokio::io::AsyncWriteExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut cluster = Cluster::up(folder.path(), &[]);
+    let mut request = cluster.client(folder.path()).connect(b"http/1.1").await.expect("a connection");
+    let head =
+        format!("POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{{");
+    request.write_all(head.as_bytes()).await.expect("sent");
+    request.flush().await.expect("sent");
+    // So that the request has come for sure.
+    cluster.client(folder.path()).get("/livez").await;
+    let tell = |signal: &str| {
+        let told = Command::new("kill").arg(signal).arg(cluster.process.id().to_string()).status();
+        assert!(told.expect("kill runs").success());
+    };
+    tell("-TERM");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    tell("-INT");
+    let since = Instant::now();
+    assert_eq!(cluster.ended(), Some(1), "it says that it could not finish");
+    assert!(since.elapsed() < Duration::from_secs(5), "it waited all the same");
+    // The next one goes on from there.
+    drop(Cluster::up(folder.path(), &[]));
 }
 
 #[tokio::test]
@@ -256,7 +297,7 @@ async fn secrets_are_not_in_the_files_in_the_clear() {
     drop(cluster);
     // Without the key nothing can be read, and the server says so.
     fs::remove_file(&key).expect("removed");
-    let (code, words) = run(&["up", "--data-dir", data.to_str().expect("a path"), "--api-port", "0"]);
+    let (code, words) = refused_up(data, &[]);
     assert_eq!((code, words.contains("which is not configured")), (Some(1), true), "{words}");
 }
 
@@ -322,8 +363,8 @@ async fn secrets_are_not_in_etcds_files_in_the_clear() {
     assert!(!files_with(etcd.folder(), "plain-as-day").is_empty(), "the test would find it");
     // A second server needs the key of the first.
     let (second, key) = (folder.path().join("b"), folder.path().join("a/encryption.yaml"));
-    let (at, key) = (second.to_str().expect("a path"), key.to_str().expect("a path"));
-    let (code, words) = run(&["up", "--data-dir", at, "--api-port", "0", "--store", &store]);
+    let key = key.to_str().expect("a path");
+    let (code, words) = refused_up(&second, &["--store", &store]);
     assert_eq!((code, words.contains("which is not configured")), (Some(1), true), "{words}");
     let sharing = Cluster::up(&second, &["--store", &store, "--encryption-provider-config", key]);
     has_secret(&sharing.client(&second), "s").await;
@@ -340,13 +381,11 @@ async fn judges_are_configured() {
         fs::write(&file, format!("{head}{authorizers}")).expect("a file");
     };
     let path = file.to_str().expect("a path");
-    let up =
-        |more: &[&str]| run(&[&["up", "--data-dir", data.to_str().expect("a path"), "--api-port", "0"], more].concat());
-    let (code, said) = up(&["--authorization-mode", "ABAC,RBAC"]);
+    let (code, said) = refused_up(&data, &["--authorization-mode", "ABAC,RBAC"]);
     assert_eq!(code, Some(1));
     assert!(said.contains(r#"there is no authorization mode "ABAC""#), "{said}");
     write("- {type: RBAC, name: a}\n- {type: RBAC, name: a}\n");
-    let (code, said) = up(&["--authorization-config", path]);
+    let (code, said) = refused_up(&data, &["--authorization-config", path]);
     assert_eq!(code, Some(1));
     assert!(
         said.contains("authorizers[1].type: Duplicate") && said.contains("authorizers[1].name: Duplicate"),
@@ -367,9 +406,10 @@ fn mistakes_get_a_hint() {
     let at = data.to_str().expect("a path");
     for (arguments, code, wanted) in [
         (vec!["up", "--disable", "wheels", "--data-dir", at], 1, "hint: --disable knows"),
-        (vec!["up", "--store", "wheels", "--data-dir", at], 1, "--store"),
-        (vec!["up", "--store", "etcd://", "--data-dir", at], 1, "--store"),
+        (vec!["up", "--control-plane-only", "--store", "wheels", "--data-dir", at], 1, "--store"),
+        (vec!["up", "--control-plane-only", "--store", "etcd://", "--data-dir", at], 1, "--store"),
         (vec!["up", "--api-port", "99999"], 2, "99999"),
+        (vec!["up", "--control-plane-only", "--nodes", "2"], 2, "--control-plane-only"),
         (vec!["sail"], 2, "sail"),
         (vec![], 2, "Usage"),
     ] {
@@ -380,18 +420,43 @@ fn mistakes_get_a_hint() {
 
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("its address").port().to_string();
-    let (code, words) = run(&["up", "--data-dir", at, "--api-port", &port]);
+    let (code, words) = run(&["up", "--control-plane-only", "--data-dir", at, "--api-port", &port]);
     let words = words.lines().collect::<Vec<_>>();
     assert!(words.last().is_some_and(|last| last.starts_with("hint: another program listens there")), "{words:?}");
     assert_eq!(code, Some(1));
-    let (code, words) = run(&["up", "--data-dir", at, "--api-port", "0", "--bind", "192.0.2.1"]);
+    let (code, words) = refused_up(&data, &["--bind", "192.0.2.1"]);
     assert_eq!((code, words.contains("hint: this machine does not have that address")), (Some(1), true), "{words}");
+
+    // What such a start has left can be removed, also where it could not even begin.
+    let (code, words) = run(&["up", "--detach", "--control-plane-only", "--data-dir", at, "--api-port", &port]);
+    assert_eq!(code, Some(1));
+    assert!(words.contains("hint: another program listens there") && words.contains("more is in"), "{words}");
+    let (code, words) = run(&["down", "--purge", "--data-dir", at]);
+    assert_eq!((code, data.exists()), (Some(0), false), "{words}");
+    let (code, words) = run(&["status", "--data-dir", at]);
+    assert_eq!((code, words.contains("hint: ")), (Some(1), true), "{words}");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("a file");
+    let (code, words) = refused_up(&file.join("data"), &[]);
+    assert_eq!((code, words.contains("hint: name a folder that may be written")), (Some(1), true), "{words}");
 
     // A folder that is not ours is left alone.
     fs::write(folder.path().join("precious"), "x").expect("a file");
     let (code, words) = run(&["down", "--purge", "--data-dir", folder.path().to_str().expect("a path")]);
     assert_eq!((code, words.contains("hint:")), (Some(1), true), "{words}");
     assert!(folder.path().join("precious").exists());
+}
+
+/// `cargo run`, as the README says it, means this binary.
+#[test]
+fn the_workspace_runs_ferry() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(folder).output().expect("cargo runs");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("metadata");
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let default: Vec<&str> = packages.filter_map(|package| package["default_run"].as_str()).collect();
+    assert_eq!(default, ["ferry"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

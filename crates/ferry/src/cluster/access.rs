@@ -46,16 +46,19 @@ impl AdminAccess {
 /// that somebody else has made stays as it is: it may be the only way into another cluster.
 pub fn remember(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
     let (folder, file) = (std::path::absolute(data_dir)?, std::path::absolute(file)?);
-    let path = traces_file(data_dir);
-    let known = fs::read_to_string(&path).unwrap_or_default();
-    let line = file.display().to_string();
-    if file.starts_with(folder) || known.lines().any(|known| known == line) {
+    if file.starts_with(folder) {
         return Ok(());
     }
+    let line = file.display().to_string();
     anyhow::ensure!(
         kubeconfig::is_ours(&file),
         "{line} exists, and ferry did not write it\nhint: name another file with --kubeconfig, or move that one away"
     );
+    let path = traces_file(data_dir);
+    let known = fs::read_to_string(&path).unwrap_or_default();
+    if known.lines().any(|known| known == line) {
+        return Ok(());
+    }
     fs::write(&path, format!("{known}{line}\n")).with_context(|| format!("cannot write {}", path.display()))
 }
 

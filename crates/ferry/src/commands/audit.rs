@@ -45,7 +45,7 @@ pub struct Audit {
     #[arg(long, value_name = "FILE")]
     audit_webhook_config_file: Option<PathBuf>,
     /// How long to wait before a batch is sent again; longer each time
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = super::up::duration)]
     audit_webhook_initial_backoff: Duration,
     /// Whether requests wait until their events are sent
     #[arg(long, value_name = "MODE", default_value = "batch")]
@@ -57,7 +57,7 @@ pub struct Audit {
     #[arg(long, value_name = "COUNT", default_value_t = 400)]
     audit_webhook_batch_max_size: usize,
     /// How long a batch waits to become full
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = super::up::duration)]
     audit_webhook_batch_max_wait: Duration,
     /// Whether batches are throttled
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
@@ -144,9 +144,4 @@ impl Audit {
         };
         Ok(Some((WebhookSettings { peer, initial_backoff: self.audit_webhook_initial_backoff }, batching)))
     }
-}
-
-/// A duration as Go writes it, such as 1m30s.
-fn duration(text: &str) -> Result<Duration, String> {
-    object_model::time::Duration::parse(text).map(|parsed| parsed.to_std()).map_err(|e| e.to_string())
 }

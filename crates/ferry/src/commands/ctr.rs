@@ -16,7 +16,7 @@ use tokio::{signal::unix::SignalKind, sync::mpsc};
 
 use super::{
     runtime::{self, Client, age, human, short, table},
-    up::default_data_dir,
+    up::{default_data_dir, hint_of_no_cluster},
 };
 
 /// How often a log that is followed is looked at.
@@ -77,10 +77,9 @@ enum Verb {
 impl Ctr {
     pub fn run(self) -> anyhow::Result<()> {
         let code = runtime::block_on(async {
-            let folder = self.data_dir.display();
-            let client = runtime::connect(&self.data_dir).await?;
-            let client =
-                client.with_context(|| format!("no node runs in {folder}\nhint: start a cluster with: ferry up"))?;
+            let client = runtime::connect(&self.data_dir).await?.with_context(|| {
+                format!("no node runs in {}\n{}", self.data_dir.display(), hint_of_no_cluster(&self.data_dir))
+            })?;
             perform(&client, self.verb).await
         })?;
         #[expect(clippy::disallowed_methods, reason = "the exit code of the command that was executed is ours")]

@@ -6,17 +6,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use api_server::serving::kubeconfig;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::up::default_data_dir;
+use super::up::{LOG, default_data_dir};
 use crate::{
     cluster::{self, traces_file},
-    node, running,
+    node,
+    progress::say,
+    running,
 };
 
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
+/// By which a data folder is known, also one of a start that did not come far. Other folders may have a `pki` in them.
+const MARKS: [&str; 5] = ["pki/service-accounts", "state.redb", "runtime/sandboxes", running::FILE, LOG];
 
 #[derive(Args)]
 pub struct Down {
@@ -30,9 +35,13 @@ pub struct Down {
 
 impl Down {
     pub fn run(self) -> anyhow::Result<()> {
+        let folder = self.data_dir.display();
         match running::process(&self.data_dir)? {
-            Some(pid) => stop(pid)?,
-            None => eprintln!("no cluster is running in {}", self.data_dir.display()),
+            Some(pid) => {
+                stop(pid)?;
+                say(&format!("stopped the cluster in {folder}"));
+            }
+            None => say(&format!("no cluster is running in {folder}")),
         }
         if !self.purge {
             return stop_pods(&self.data_dir);
@@ -40,15 +49,17 @@ impl Down {
         if self.data_dir.exists() {
             anyhow::ensure!(
                 is_data_dir(&self.data_dir),
-                "{} does not look like a data folder of ferry, so it is left alone\nhint: name the right one with --data-dir",
-                self.data_dir.display()
+                "{folder} does not look like a data folder of ferry, so it is left alone\nhint: name the right one with --data-dir"
             );
             remove_nodes(&self.data_dir)?;
             for trace in fs::read_to_string(traces_file(&self.data_dir)).unwrap_or_default().lines() {
-                remove_file(Path::new(trace))?;
+                // Somebody may have put something of their own there since.
+                if kubeconfig::is_ours(Path::new(trace)) {
+                    remove_file(Path::new(trace))?;
+                }
             }
-            fs::remove_dir_all(&self.data_dir).with_context(|| format!("cannot remove {}", self.data_dir.display()))?;
-            eprintln!("removed {}", self.data_dir.display());
+            fs::remove_dir_all(&self.data_dir).with_context(|| format!("cannot remove {folder}"))?;
+            say(&format!("removed {folder}"));
         }
         Ok(())
     }
@@ -56,16 +67,22 @@ impl Down {
 
 /// Ends the processes of all pods. They start again with the cluster.
 fn stop_pods(data_dir: &Path) -> anyhow::Result<()> {
-    run(node::stop_pods(data_dir))?;
+    let mut stopped = run(node::stop_pods(data_dir))?;
     for (name, folder) in cluster::folders_of_further_nodes(data_dir) {
-        cluster::inside_further_node(data_dir, &name, || run(node::stop_pods(&folder)))??;
+        stopped += cluster::inside_further_node(data_dir, &name, || run(node::stop_pods(&folder)))??;
+    }
+    if stopped > 0 {
+        say(&format!("stopped {stopped} pods; they start again with the cluster"));
     }
     Ok(())
 }
 
-/// Removes what nodes have made outside of the data folder. The first one shares the folder of the cluster.
+/// Removes what nodes have made outside of the data folder. The first one shares the folder of the cluster; where there never
+/// was one, what there is may be another cluster's.
 fn remove_nodes(data_dir: &Path) -> anyhow::Result<()> {
-    run(node::purge(data_dir))?;
+    if node::was_in(data_dir) {
+        run(node::purge(data_dir))?;
+    }
     for (name, folder) in cluster::folders_of_further_nodes(data_dir) {
         cluster::inside_further_node(data_dir, &name, || run(node::purge(&folder)))??;
         run(cluster::remove_further_node(data_dir, &name))?;
@@ -73,12 +90,13 @@ fn remove_nodes(data_dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 fn stop(pid: Pid) -> anyhow::Result<()> {
-    kill_process(pid, Signal::TERM).context("cannot stop the cluster")?;
+    kill_process(pid, Signal::TERM)
+        .map_err(|error| anyhow!("cannot stop process {}: {error}\nhint: try sudo", pid.as_raw_nonzero()))?;
     let since = Instant::now();
     while is_alive(pid) {
         anyhow::ensure!(
@@ -108,5 +126,6 @@ fn remove_file(path: &Path) -> anyhow::Result<()> {
 
 /// Removing the wrong folder cannot be undone, so only one that we made is removed.
 fn is_data_dir(folder: &Path) -> bool {
-    folder.join("pki").is_dir() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+    let is_empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    MARKS.iter().any(|mark| folder.join(mark).exists()) || is_empty()
 }

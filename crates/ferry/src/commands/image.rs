@@ -23,6 +23,7 @@ use super::{
     runtime::{self, Client, human, short, table},
     up::default_data_dir,
 };
+use crate::running;
 
 #[derive(Args)]
 pub struct Image {
@@ -94,6 +95,11 @@ impl Image {
             let store = match runtime::connect(&self.data_dir).await? {
                 Some(client) => Store::Running(client),
                 None => {
+                    let folder = self.data_dir.display();
+                    ensure!(
+                        running::process(&self.data_dir)?.is_none(),
+                        "the cluster in {folder} has no node, or not yet\nhint: if it is starting, try again in a moment"
+                    );
                     let root = runtime::root(&self.data_dir);
                     let images = Images::open(&root, root.join("registries.yaml"));
                     Store::Here(images.with_context(|| format!("cannot open the images in {}", root.display()))?)

@@ -1,11 +1,15 @@
 //! `ferry kubeconfig`: where the administrator's kubeconfig is, for `export KUBECONFIG=$(ferry kubeconfig)`.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use anyhow::Context;
 use clap::Args;
 
-use super::up::default_data_dir;
+use super::up::{default_data_dir, hint_of_no_cluster};
 use crate::cluster::traces_file;
 
 #[derive(Args)]
@@ -16,10 +20,8 @@ pub struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    #[allow(clippy::print_stdout, reason = "it is asked for")]
     pub fn run(self) -> anyhow::Result<()> {
-        println!("{}", find(&self.data_dir)?.display());
-        Ok(())
+        Ok(writeln!(io::stdout(), "{}", find(&self.data_dir)?.display())?)
     }
 }
 
@@ -30,10 +32,5 @@ pub fn find(data_dir: &std::path::Path) -> anyhow::Result<PathBuf> {
     places
         .filter(|place| place.exists())
         .max_by_key(|place| fs::metadata(place).and_then(|m| m.modified()).ok())
-        .with_context(|| {
-            let folder = data_dir.display();
-            format!(
-                "there is no cluster in {folder}\nhint: start one with: ferry up; or name its folder with --data-dir"
-            )
-        })
+        .with_context(|| format!("there is no cluster in {}\n{}", data_dir.display(), hint_of_no_cluster(data_dir)))
 }

@@ -20,7 +20,7 @@ pub enum Command {
     Status(status::Status),
     /// Tell where the administrator's kubeconfig is
     Kubeconfig(kubeconfig::Kubeconfig),
-    /// Run a node of a cluster that runs elsewhere
+    /// Run a node by itself, as ferry up --nodes does for each further one
     Agent(agent::Agent),
     /// List, fetch, send, import and remove images
     Image(image::Image),

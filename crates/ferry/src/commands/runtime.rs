@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
+use anyhow::anyhow;
 pub use container_runtime::cri::client::Client;
 use container_runtime::cri::{SOCKET, client::ClientError};
 
@@ -24,7 +24,7 @@ pub async fn connect(node: &Path) -> anyhow::Result<Option<Client>> {
         Ok(client) => Ok(Some(client)),
         // What a process has left that was killed.
         Err(ClientError::Unreachable { error, .. }) if error.contains("refused") => Ok(None),
-        Err(error) => Err(error).context("hint: the socket of the runtime is root's; try with sudo"),
+        Err(error) => Err(anyhow!("{error}\nhint: the socket of the runtime is root's; try sudo")),
     }
 }
 

@@ -1,15 +1,24 @@
 //! `ferry status`: whether a cluster runs, and how it is.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    time::Duration,
+};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use controller_runtime::transport;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, Client};
 use rustix::process::Pid;
 
-use super::{kubeconfig, up::default_data_dir};
+use super::{
+    kubeconfig,
+    up::{LOG, default_data_dir, hint_of_no_cluster},
+};
 use crate::running;
 
 /// A cluster that does not answer within this time is not well.
@@ -23,28 +32,36 @@ pub struct Status {
 }
 
 impl Status {
-    #[allow(clippy::print_stdout, reason = "it is asked for")]
     pub fn run(self) -> anyhow::Result<()> {
         let folder = self.data_dir.display();
         let Some(pid) = running::process(&self.data_dir)? else {
-            anyhow::bail!("no cluster is running in {folder}\nhint: start one with: ferry up");
+            anyhow::bail!("no cluster is running in {folder}\n{}", hint_of_no_cluster(&self.data_dir));
         };
-        let file = kubeconfig::find(&self.data_dir)?;
-        println!("cluster     {folder}, process {}{}", pid.as_raw_nonzero(), memory(pid));
-        println!("kubeconfig  {}", file.display());
+        writeln!(io::stdout(), "cluster     {folder}, process {}{}", pid.as_raw_nonzero(), memory(pid))?;
+        // It is written right before the API begins to answer.
+        let Ok(file) = kubeconfig::find(&self.data_dir) else {
+            anyhow::bail!("the cluster is starting, and its API is not there yet\nhint: ask again in a moment");
+        };
+        writeln!(io::stdout(), "kubeconfig  {}", file.display())?;
         let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         threads.block_on(async {
             let client = transport::from_kubeconfig(&file, "ferry").await?;
             let told = tokio::time::timeout(PATIENCE, tell(client)).await;
-            told.with_context(|| format!("the API has not answered within {} s", PATIENCE.as_secs()))?
+            told.map_err(|_| {
+                anyhow!(
+                    "the API has not answered within {} s\nhint: if the cluster is not just starting, see what it says; \
+                     without a terminal that is in {}",
+                    PATIENCE.as_secs(),
+                    self.data_dir.join(LOG).display()
+                )
+            })?
         })
     }
 }
 
-#[allow(clippy::print_stdout, reason = "it is asked for")]
 async fn tell(client: Client) -> anyhow::Result<()> {
     let version = client.apiserver_version().await.context("the API does not answer")?;
-    println!("API         {} ready", version.git_version);
+    writeln!(io::stdout(), "API         {} ready", version.git_version)?;
     for node in Api::<Node>::all(client.clone()).list(&Default::default()).await? {
         let status = node.status.unwrap_or_default();
         let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
@@ -53,14 +70,14 @@ async fn tell(client: Client) -> anyhow::Result<()> {
             Some(condition) => format!("not Ready: {}", condition.message.as_deref().unwrap_or_default()),
             None => "not Ready yet".to_owned(),
         };
-        println!("node        {} {state}", node.metadata.name.unwrap_or_default());
+        writeln!(io::stdout(), "node        {} {state}", node.metadata.name.unwrap_or_default())?;
     }
     let mut phases: BTreeMap<String, usize> = BTreeMap::new();
     for pod in Api::<Pod>::all(client).list(&Default::default()).await? {
         *phases.entry(pod.status.and_then(|status| status.phase).unwrap_or_default()).or_default() += 1;
     }
     let counted: Vec<String> = phases.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
-    println!("pods        {}", if counted.is_empty() { "none".into() } else { counted.join(", ") });
+    writeln!(io::stdout(), "pods        {}", if counted.is_empty() { "none".into() } else { counted.join(", ") })?;
     Ok(())
 }
 

@@ -3,17 +3,26 @@
 mod authentication;
 mod authorization;
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context;
 use api_server::{admission, fairness::Limits};
 use clap::Args;
+use object_model::names;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use crate::{
     cluster::{self, EncryptionChoice, NodeChoice, Settings, StoreChoice},
-    node, progress,
+    node, progress, running,
 };
+
+const ROOTS_DATA_DIR: &str = "/var/lib/ferry";
+/// What a cluster without a terminal says, in its data folder.
+pub const LOG: &str = "ferry.log";
 
 #[derive(Args)]
 // Some flags have long names, which would leave no room for what they do.
@@ -26,14 +35,14 @@ pub struct Up {
     #[arg(long)]
     detach: bool,
     /// How many nodes the cluster has on this machine; each further one is a process in a network of its own
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "control_plane_only")]
     nodes: usize,
     /// The name of the node [default: the machine's]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "control_plane_only")]
     node_name: Option<String>,
     /// The address of the node, by which pods reach the API [default: the one by which this machine reaches others]
-    #[arg(long, value_name = "ADDRESS")]
-    node_ip: Option<IpAddr>,
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "control_plane_only")]
+    node_ip: Option<Ipv4Addr>,
     /// Where the cluster keeps its state
     #[arg(long, value_name = "FOLDER", default_value_os_t = default_data_dir())]
     data_dir: PathBuf,
@@ -92,9 +101,7 @@ impl Up {
             );
         }
         let node = self.node()?;
-        if self.detach {
-            return progress::detach(&self.data_dir.join("ferry.log"));
-        }
+        let detach = self.detach;
         let store = if self.store == "embedded" {
             StoreChoice::Embedded
         } else {
@@ -127,14 +134,22 @@ impl Up {
                 reload: self.encryption_provider_config_automatic_reload,
             },
         };
+        // What can be seen to be wrong before anything is made has been told by now.
+        if detach {
+            running::make_folder(&settings.data_dir)?;
+            return progress::detach(&settings.data_dir.join(LOG));
+        }
         raise_file_limit();
-        tokio::runtime::Builder::new_multi_thread()
+        let threads = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             // Bodies may be nested 512 levels deep, which unoptimised code cannot follow on the usual 2 MiB.
             .thread_stack_size(8 << 20)
             .build()
-            .context("cannot start the runtime")?
-            .block_on(cluster::run(settings))
+            .context("cannot start the runtime")?;
+        let ended = threads.block_on(cluster::run(settings));
+        // Everything that matters has stopped in order, or nobody wants to wait for it.
+        threads.shutdown_background();
+        ended
     }
 }
 
@@ -146,21 +161,33 @@ impl Up {
     /// The node of this process, unless there is to be none.
     fn node(&self) -> anyhow::Result<Option<NodeChoice>> {
         if self.control_plane_only || !self.has("node") || self.nodes == 0 {
+            let named = self.nodes > 1 || self.node_name.is_some() || self.node_ip.is_some();
+            anyhow::ensure!(
+                !named,
+                "there is to be no node, but something is said of it\nhint: leave one of both away"
+            );
             return Ok(None);
         }
         node::requirements::check()?;
-        let name = self.node_name.clone().or_else(cluster::host_name).context("this machine has no name")?;
-        let address = self.node_ip.or_else(cluster::outward_address);
+        let name = self.node_name.clone().or_else(cluster::host_name).unwrap_or_default().to_lowercase();
+        let wrong = names::dns_subdomain(&name);
+        anyhow::ensure!(
+            wrong.is_empty(),
+            "a node cannot have the name {name:?}: {}\nhint: name it with --node-name",
+            wrong.join("; ")
+        );
+        let address = self.node_ip.map(IpAddr::from).or_else(cluster::outward_address);
         let address =
             address.context("this machine has no address that pods could reach\nhint: name one with --node-ip")?;
-        Ok(Some(NodeChoice {
-            name: name.to_lowercase(),
-            address,
-            further: self.nodes - 1,
-            dns: self.has("dns"),
-            proxy: self.has("proxy"),
-        }))
+        Ok(Some(NodeChoice { name, address, further: self.nodes - 1, dns: self.has("dns"), proxy: self.has("proxy") }))
     }
+}
+
+/// A duration as Go writes it, such as 1m30s.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = object_model::time::Duration::parse(text).map_err(|error| error.to_string())?;
+    let nanos = u64::try_from(parsed.nanos()).map_err(|_| "a duration must not be negative".to_owned())?;
+    Ok(Duration::from_nanos(nanos))
 }
 
 /// Every connection takes a file descriptor, and the 1,024 that a shell hands on are soon used up: as many as may be.
@@ -177,11 +204,20 @@ pub fn default_data_dir() -> PathBuf {
         return named;
     }
     if geteuid().is_root() {
-        return "/var/lib/ferry".into();
+        return ROOTS_DATA_DIR.into();
     }
     match (folder("XDG_STATE_HOME"), folder("HOME")) {
         (Some(state), _) => state.join("ferry"),
         (None, Some(home)) => home.join(".local/state/ferry"),
-        (None, None) => "/var/lib/ferry".into(),
+        (None, None) => ROOTS_DATA_DIR.into(),
     }
+}
+
+/// What to do where there is no cluster in a folder: whoever started one with sudo has it elsewhere.
+pub fn hint_of_no_cluster(data_dir: &Path) -> &'static str {
+    let roots = Path::new(ROOTS_DATA_DIR);
+    if !geteuid().is_root() && data_dir != roots && roots.exists() {
+        return "hint: root has one in /var/lib/ferry: try sudo; or start one with: ferry up";
+    }
+    "hint: start one with: ferry up; or name the folder of one with --data-dir"
 }

@@ -21,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CLUSTER_CIDR, NetworkState};
 
+/// In the node's folder.
+pub const FOLDER: &str = "network";
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 const NOT_YET: &str = "the node has no block of addresses for pods yet";
 
@@ -40,7 +42,7 @@ impl NodeNetwork {
     /// With the block that the node had before, if it had one.
     pub async fn open(folder: &Path) -> anyhow::Result<Self> {
         let network = Self {
-            folder: folder.join("network"),
+            folder: folder.join(FOLDER),
             current: RwLock::default(),
             state: watch::Sender::new(Err(NOT_YET.into())),
         };

@@ -43,7 +43,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", requires = "service_account_signing_key_file")]
     service_account_key_file: Vec<PathBuf>,
     /// How long a token of a service account lives at the most, such as 24h
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     service_account_max_token_expiration: Option<Duration>,
     /// Whether the usual tokens of pods live a year, for programs that read theirs only once
     #[arg(
@@ -122,10 +122,4 @@ impl Flags {
 
 fn or(given: Vec<String>, usual: Vec<String>) -> Vec<String> {
     if given.is_empty() { usual } else { given }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = object_model::time::Duration::parse(text).map_err(|e| e.to_string())?;
-    let nanos = u64::try_from(parsed.nanos()).map_err(|_| "a duration must not be negative".to_owned())?;
-    Ok(Duration::from_nanos(nanos))
 }
