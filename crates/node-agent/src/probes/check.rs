@@ -1,6 +1,6 @@
 //! One look at a container: a command, a request, a connection, a question about its health.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use container_runtime::services::{RuntimeService, ServiceError};
 use k8s_openapi::api::core::v1::{Container, Probe};
@@ -32,11 +32,20 @@ pub struct Check<'a> {
 impl Check<'_> {
     pub async fn look(&self, probe: &Probe) -> Finding {
         let seconds = probe.timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(1).max(1);
-        let patience = Duration::from_secs(seconds);
         if let Some(exec) = &probe.exec {
             return self.exec(self.expanded(exec.command.as_deref().unwrap_or_default()), seconds).await;
         }
+        let (patience, began) = (Duration::from_secs(seconds), Instant::now());
+        let finding = self.knock(probe, patience).await;
+        unless_late(finding, patience, began.elapsed())
+    }
+
+    /// From outside, over the network.
+    async fn knock(&self, probe: &Probe, patience: Duration) -> Finding {
         if let Some(action) = &probe.http_get {
+            if let Err(error) = http::port(&action.port, self.container) {
+                return Finding::Error(error);
+            }
             return match http::get(action, self.container, self.address, "kube-probe/1.36", patience).await {
                 Ok(answer) if answer.sent_away => {
                     Finding::Warning(format!("Probe terminated redirects, Response body: {}", answer.body))
@@ -88,11 +97,37 @@ impl Check<'_> {
     }
 }
 
+/// A failure that came much later than the patience ended says that this node had no time to look, and nothing of the container:
+/// whatever answered in time was not read in time.
+fn unless_late(finding: Finding, patience: Duration, took: Duration) -> Finding {
+    match finding {
+        Finding::Failure(why) if took > patience + patience / 4 => {
+            Finding::Error(format!("{why} (after {:.1}s: the node is too busy to tell)", took.as_secs_f64()))
+        }
+        finding => finding,
+    }
+}
+
 async fn tcp(host: &str, port: u16, patience: Duration) -> Finding {
     let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     match timeout(patience, TcpStream::connect((host, port))).await {
         Ok(Ok(_)) => Finding::Success,
         Ok(Err(error)) => Finding::Failure(http::dial_error(&authority, &error)),
         Err(_) => Finding::Failure(format!("dial tcp {authority}: i/o timeout")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_late_blames_nobody() {
+        let second = Duration::from_secs(1);
+        let late = |finding, milliseconds| unless_late(finding, second, Duration::from_millis(milliseconds));
+        assert_eq!(late(Finding::Failure("refused".into()), 3), Finding::Failure("refused".into()));
+        assert_eq!(late(Finding::Failure("timeout".into()), 1100), Finding::Failure("timeout".into()));
+        assert!(matches!(late(Finding::Failure("timeout".into()), 4400), Finding::Error(_)));
+        assert_eq!(late(Finding::Success, 4400), Finding::Success);
     }
 }

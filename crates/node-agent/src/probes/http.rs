@@ -70,9 +70,12 @@ pub async fn get(
         let mut sent_on = 0;
         loop {
             let answer = ask(&url, action, client).await.map_err(|why| format!("Get {url:?}: {why}"))?;
-            let Some(next) = answer.location.filter(|_| sent_on < MOST_REDIRECTS) else {
+            let Some(next) = answer.location else {
                 return Ok(Answer { status: answer.status, body: answer.body, sent_away: false });
             };
+            if sent_on >= MOST_REDIRECTS {
+                return Err(format!("Get {url:?}: stopped after {MOST_REDIRECTS} redirects"));
+            }
             let next = resolved(&url, &next);
             if host_of(&next) != host_of(&url) {
                 return Ok(Answer { status: answer.status, body: answer.body, sent_away: true });
@@ -229,5 +232,45 @@ impl ServerCertVerifier for TrustAll {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use serde_json::json;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// Asks a server that answers every request with these lines.
+    async fn asked(lines: &'static str) -> Result<Answer, String> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let server = tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = stream.write_all(format!("HTTP/1.1 {lines}\r\nContent-Length: 2\r\n\r\nhi").as_bytes()).await;
+            }
+        });
+        let action = serde_json::from_value(json!({"port": port, "path": "/healthz"})).expect("an action");
+        let container = Container::default();
+        let answer = get(&action, &container, "127.0.0.1", "test", Duration::from_secs(30)).await;
+        server.abort();
+        answer
+    }
+
+    #[tokio::test]
+    async fn answers_are_read_and_redirects_followed_on_the_same_host_only() {
+        let answer = asked("418 I'm a teapot").await.expect("an answer");
+        assert_eq!((answer.status, answer.body.as_str(), answer.sent_away), (418, "hi", false));
+        assert!(asked("302 Found\r\nLocation: http://192.0.2.1/").await.expect("an answer").sent_away);
+        let error = asked("302 Found\r\nLocation: /healthz").await.err().expect("it never ends");
+        assert!(error.ends_with("stopped after 10 redirects"), "{error}");
     }
 }

@@ -15,6 +15,9 @@ use super::{
 };
 use crate::pods::{context::Context, worker::Message};
 
+/// How often it tries to find something out.
+const TRIES: usize = 3;
+
 pub struct Task {
     pub context: Arc<Context>,
     pub worker: mpsc::UnboundedSender<Message>,
@@ -40,7 +43,8 @@ impl Task {
         let (mut last, mut run, mut told) = (None, 0, None);
         loop {
             clock.tick().await;
-            let outcome = self.look().await;
+            // What could not be found out counts for nothing.
+            let Some(outcome) = self.look().await else { continue };
             run = if last == Some(outcome) { run + 1 } else { 1 };
             last = Some(outcome);
             let threshold = match outcome {
@@ -73,7 +77,7 @@ impl Task {
         Instant::now() + delay.saturating_sub(since)
     }
 
-    async fn look(&self) -> Outcome {
+    async fn look(&self) -> Option<Outcome> {
         let check = Check {
             runtime: self.context.runtime(),
             container: &self.container,
@@ -88,19 +92,25 @@ impl Task {
         let event = |reason, message: String| {
             self.context.container_event(&self.pod, &self.container.name, EventType::Warning, reason, message);
         };
-        match check.look(&self.spec).await {
-            Finding::Success => Outcome::Success,
+        let mut finding = check.look(&self.spec).await;
+        for _ in 1..TRIES {
+            if matches!(finding, Finding::Error(_)) {
+                finding = check.look(&self.spec).await;
+            }
+        }
+        match finding {
+            Finding::Success => Some(Outcome::Success),
             Finding::Warning(output) => {
                 event("ProbeWarning", format!("{kind} probe warning: {output}"));
-                Outcome::Success
+                Some(Outcome::Success)
             }
             Finding::Failure(output) => {
                 event("Unhealthy", format!("{kind} probe failed: {output}"));
-                Outcome::Failure
+                Some(Outcome::Failure)
             }
             Finding::Error(error) => {
                 event("Unhealthy", format!("{kind} probe errored and resulted in unknown state: {error}"));
-                Outcome::Failure
+                None
             }
         }
     }
