@@ -1,6 +1,7 @@
 //! Containers: from CRI's configuration and the image's to what the shim is told, and through their phases.
 
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
@@ -154,6 +155,8 @@ impl Inner {
             ServiceError::NotFound(format!("image {:?} is not here: pull or import it first", config.image))
         })?;
         let layers = self.images.snapshots.prepare(&self.images.store, &image)?;
+        let mut config = config;
+        let image_layers = self.mounted_images(&mut config.mounts)?;
         let id = state::new_id()?;
         let pod = sandbox.record();
         let log_path = match config.log_path.as_str() {
@@ -174,7 +177,8 @@ impl Inner {
             config,
         };
         let folder = self.folders.container(&id);
-        let spec = self.spec(sandbox, &record, &image.config, layers.clone())?;
+        let mut spec = self.spec(sandbox, &record, &image.config, layers.clone())?;
+        spec.image_layers = image_layers;
         let written = (|| {
             fs::create_dir(&folder)?;
             for name in ["upper", "work", "rootfs"] {
@@ -193,6 +197,23 @@ impl Inner {
             return Err(error.into());
         }
         Ok(Container::new(record, Phase::Created))
+    }
+
+    /// Finds the images among the mounts, by whatever name; their layers by their ids.
+    fn mounted_images(&self, mounts: &mut [Mount]) -> Result<BTreeMap<String, Vec<String>>> {
+        let mut layers = BTreeMap::new();
+        for mount in mounts.iter_mut().filter(|mount| !mount.image.is_empty()) {
+            if !mount.host_path.is_empty() {
+                let text = format!("the mount on {} is of an image and of a path", mount.container_path);
+                return Err(ServiceError::InvalidArgument(text));
+            }
+            let unknown = || ServiceError::NotFound(format!("image {:?} is not here: pull it first", mount.image));
+            let image = self.images.find(&mount.image).ok_or_else(unknown)?;
+            mount.image.clone_from(&image.summary.id);
+            let lower = self.images.snapshots.prepare_readonly(&self.images.store, &image)?;
+            layers.insert(mount.image.clone(), lower);
+        }
+        Ok(layers)
     }
 
     fn spec(
@@ -220,6 +241,7 @@ impl Inner {
             },
             readonly_rootfs: security.readonly_rootfs,
             mounts: mounts(sandbox, config),
+            image_layers: BTreeMap::new(),
             devices: config
                 .devices
                 .iter()

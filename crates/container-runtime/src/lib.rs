@@ -11,6 +11,7 @@
 //! | [`registry`] | fetching images from registries, and sending them there | nothing |
 //! | [`snapshots`] | one unpacked folder per chain of layers, shared by every image that has the chain | `snapshots/` |
 //! | `sandboxes`, `containers` | what pods and containers are, from CRI's configuration to what the shim is told | `sandboxes/`, `containers/` |
+//! | [`carrying`] | the streams of exec, attach and port-forward, to and from a client | nothing |
 //! | [`cri`] | the same services on a socket, and a client of it | the socket |
 //! | [`shim`] | the one process per pod that holds its namespaces, starts and reaps its processes, writes their logs | the processes |
 //! | [`cgroups`] | limits, devices, figures; version 1 and version 2 | groups named by the pod and the container |
@@ -27,6 +28,7 @@
 //! - Nothing here depends on the API server, the network or the node agent; networks come in through
 //!   [`services::PodNetwork`].
 
+pub mod carrying;
 pub mod cgroups;
 mod containers;
 pub mod cri;
@@ -45,3 +47,4 @@ pub mod snapshots;
 mod state;
 
 pub use runtime::{Runtime, Settings};
+pub use service::measure;

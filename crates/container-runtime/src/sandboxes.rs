@@ -11,8 +11,8 @@ use crate::{
     removal::remove_all,
     runtime::{Inner, PATIENCE, blocking, locked},
     services::{
-        ContainerEventType, DnsConfig, NamespaceMode, PodSandbox, PodSandboxConfig, PodSandboxState, PodSandboxStatus,
-        Result, SandboxNetwork, ServiceError,
+        ContainerEventType, DnsConfig, LinuxContainerResources, NamespaceMode, PodSandbox, PodSandboxConfig,
+        PodSandboxState, PodSandboxStatus, Result, SandboxNetwork, ServiceError,
     },
     shim::{
         self,
@@ -53,6 +53,15 @@ impl Sandbox {
         state::write(&self.folder.join(state::SANDBOX), &changed)?;
         *record = changed;
         Ok(())
+    }
+
+    /// Limits the pod as a whole. A group that is gone has no limits.
+    pub(crate) fn limit(&self, resources: LinuxContainerResources) -> Result<()> {
+        let group = self.record().group;
+        if group.exists() {
+            group.set_limits(&resources)?;
+        }
+        self.update(|record| record.config.linux.resources = resources)
     }
 
     /// Notes whether there is a shim, and tells whether there was one.
@@ -149,6 +158,7 @@ impl Inner {
             fs::create_dir(&made.folder)?;
             made.update(|_| ())?;
             made.record().group.create()?;
+            made.record().group.set_limits(&made.record().config.linux.resources)?;
             let hostname = if hostname.is_empty() { node_name() } else { hostname };
             for (name, text) in [("resolv.conf", resolv_conf(dns.as_ref())), ("hostname", format!("{hostname}\n"))] {
                 let file = made.folder.join(name);

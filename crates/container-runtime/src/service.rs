@@ -57,6 +57,11 @@ impl RuntimeService for Runtime {
         self.inner.delete_sandbox(&sandbox).await
     }
 
+    async fn update_pod_sandbox_resources(&self, pod_sandbox_id: &str, linux: LinuxContainerResources) -> Result<()> {
+        let sandbox = self.inner.sandbox(pod_sandbox_id)?;
+        blocking(move || sandbox.limit(linux)).await
+    }
+
     async fn pod_sandbox_status(&self, pod_sandbox_id: &str) -> Result<PodSandboxStatus> {
         Ok(self.inner.sandbox(pod_sandbox_id)?.status())
     }
@@ -230,8 +235,8 @@ fn stats(inner: &Inner, container: &Known) -> Result<ContainerStats> {
     })
 }
 
-/// Bytes and files in a folder. They come and go meanwhile.
-fn measure(folder: PathBuf) -> (u64, u64) {
+/// The bytes and inodes of what is in a folder. Files come and go meanwhile.
+pub fn measure(folder: PathBuf) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     let (mut bytes, mut inodes) = (0, 0);
     // Programs nest folders as deep as they like, so nothing here descends.

@@ -95,6 +95,13 @@ pub(crate) struct ContainerRecord {
     pub(crate) started: bool,
 }
 
+impl ContainerRecord {
+    /// Whether the container is made of an image, or has it mounted.
+    pub(crate) fn has_image(&self, id: &str) -> bool {
+        self.image_ref == id || self.config.mounts.iter().any(|mount| mount.image == id)
+    }
+}
+
 pub(crate) const SANDBOX: &str = "sandbox.json";
 pub(crate) const CONTAINER: &str = "container.json";
 pub(crate) const EXIT: &str = "exit.json";

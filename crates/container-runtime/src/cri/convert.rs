@@ -89,6 +89,8 @@ impl From<wire::PodSandboxConfig> for own::PodSandboxConfig {
             annotations: labels(config.annotations),
             linux: own::LinuxPodSandboxConfig {
                 cgroup_parent: linux.cgroup_parent,
+                // Whoever speaks CRI makes and limits the groups of pods itself.
+                resources: Default::default(),
                 security_context: own::LinuxSandboxSecurityContext {
                     namespace_options: namespaces(security.namespace_options),
                     privileged: security.privileged,
@@ -212,6 +214,8 @@ impl From<wire::Mount> for own::Mount {
         Self {
             container_path: mount.container_path,
             host_path: mount.host_path,
+            image: mount.image.map(|image| image.image).unwrap_or_default(),
+            image_sub_path: mount.image_sub_path,
             readonly: mount.readonly,
             recursive_read_only: mount.recursive_read_only,
             propagation: match mount.propagation {
@@ -228,6 +232,8 @@ impl From<own::Mount> for wire::Mount {
         Self {
             container_path: mount.container_path,
             host_path: mount.host_path,
+            image: (!mount.image.is_empty()).then(|| wire::ImageSpec { image: mount.image, ..Default::default() }),
+            image_sub_path: mount.image_sub_path,
             readonly: mount.readonly,
             recursive_read_only: mount.recursive_read_only,
             propagation: match mount.propagation {

@@ -14,15 +14,16 @@ use http_body_util::Full;
 use hyper::{Request, Response, StatusCode, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use streaming::{
-    Sink, port_forward,
-    remote_command::{self, Outcome, RemoteCommand, Streams},
+    port_forward,
+    remote_command::{self, Outcome, Streams},
 };
-use tokio::{io::AsyncWriteExt, net::TcpListener};
+use tokio::net::TcpListener;
 
 use crate::{
     Runtime,
+    carrying::{self, Ending},
     runtime::locked,
-    services::{self, AttachRequest, ExecRequest, RuntimeService, TerminalSize},
+    services::{self, AttachRequest, ExecRequest, RuntimeService},
     state::new_id,
 };
 
@@ -101,15 +102,13 @@ impl Handover {
         match asked {
             Asked::Exec(asked) => {
                 let ExecRequest { stdin, stdout, stderr, tty, .. } = asked;
-                command(&mut request, Streams { stdin, stdout, stderr, tty }, async move { runtime.exec(asked).await })
+                let streams = Streams { stdin, stdout, stderr, tty };
+                command(&mut request, streams, Ending::OfCommand, async move { runtime.exec(asked).await })
             }
             Asked::Attach(asked, tty) => {
                 let AttachRequest { stdin, stdout, stderr, .. } = asked;
-                command(
-                    &mut request,
-                    Streams { stdin, stdout, stderr, tty },
-                    async move { runtime.attach(asked).await },
-                )
+                let streams = Streams { stdin, stdout, stderr, tty };
+                command(&mut request, streams, Ending::OfStreams, async move { runtime.attach(asked).await })
             }
             Asked::PortForward(pod, ports) => forward(&mut request, runtime, pod, &ports),
         }
@@ -119,6 +118,7 @@ impl Handover {
 fn command(
     request: &mut Request<Incoming>,
     streams: Streams,
+    ending: Ending,
     start: impl Future<Output = services::Result<services::Streams>> + Send + 'static,
 ) -> Response<Full<Bytes>> {
     let (response, pending) = match remote_command::accept(request, streams) {
@@ -128,56 +128,13 @@ fn command(
     tokio::spawn(async move {
         match pending.ready().await {
             Ok(remote) => match start.await {
-                Ok(streams) => carry(streams, remote).await,
+                Ok(streams) => carrying::command(streams, remote, ending).await,
                 Err(error) => remote.finish(&Outcome::Failed(error.to_string())).await,
             },
             Err(error) => tracing::debug!(%error, "a client did not begin what it asked for"),
         }
     });
     response.map(|()| Full::default())
-}
-
-/// Carries bytes until the process has ended or the client is gone; then dropping the streams ends an exec's process.
-async fn carry(streams: services::Streams, mut remote: RemoteCommand) {
-    let services::Streams { stdin, stdout, stderr, resize, exit } = streams;
-    let (source, sizes) = (remote.stdin.take(), remote.sizes.take());
-    let inward = async {
-        let typed = async {
-            if let (Some(mut from), Some(mut to)) = (source, stdin) {
-                let _ = tokio::io::copy(&mut from, &mut to).await;
-                let _ = to.shutdown().await;
-            }
-        };
-        let resized = async {
-            let Some(mut sizes) = sizes else { return };
-            while let Some(size) = sizes.next().await {
-                let _ = resize.send(TerminalSize { width: size.width, height: size.height });
-            }
-        };
-        tokio::join!(typed, resized);
-        // The process goes on without input.
-        std::future::pending::<()>().await;
-    };
-    let printed = async |from: Option<Box<dyn tokio::io::AsyncRead + Send + Unpin>>, to: &Option<Sink>| {
-        if let (Some(from), Some(to)) = (from, to) {
-            let _ = to.copy_from(from).await;
-        }
-    };
-    let ended = async {
-        tokio::join!(printed(stdout, &remote.stdout), printed(stderr, &remote.stderr));
-        match exit.await {
-            Ok(Ok(0)) => Outcome::Success,
-            Ok(Ok(code)) => Outcome::Exit(code),
-            Ok(Err(error)) => Outcome::Failed(error.to_string()),
-            Err(_) => Outcome::Failed("the pod's shim is gone".into()),
-        }
-    };
-    let outcome = tokio::select! {
-        outcome = ended => outcome,
-        () = inward => return,
-        () = remote.connection.gone() => return,
-    };
-    remote.finish(&outcome).await;
 }
 
 fn forward(request: &mut Request<Incoming>, runtime: Runtime, pod: String, ports: &[i32]) -> Response<Full<Bytes>> {
@@ -187,16 +144,12 @@ fn forward(request: &mut Request<Incoming>, runtime: Runtime, pod: String, ports
         Err(refusal) => return refusal.response(),
     };
     tokio::spawn(async move {
-        let Ok(mut forwards) = pending.ready().await else { return };
-        while let Some(forward) = forwards.next().await {
+        let Ok(forwards) = pending.ready().await else { return };
+        let dial = |port| {
             let (runtime, pod) = (runtime.clone(), pod.clone());
-            tokio::spawn(async move {
-                match runtime.port_forward(&pod, forward.port).await {
-                    Ok(stream) => forward.carry(stream).await,
-                    Err(error) => forward.fail(&error.to_string()).await,
-                }
-            });
-        }
+            async move { runtime.port_forward(&pod, port).await }
+        };
+        carrying::ports(forwards, dial).await;
     });
     response.map(|()| Full::default())
 }

@@ -160,6 +160,8 @@ messages! {
         readonly: bool = "3" [bool],
         propagation: i32 = "5" [int32],
         recursive_read_only: bool = "8" [bool],
+        image: Option<ImageSpec> = "9" [message, optional],
+        image_sub_path: String = "10" [string],
     }
     Device {
         container_path: String = "1" [string],

@@ -92,7 +92,7 @@ impl Images {
             let _alone = images.in_use.write().unwrap_or_else(PoisonError::into_inner);
             for id in state::names(&images.folders.containers())? {
                 let record = images.folders.container(&id).join(state::CONTAINER);
-                let used = state::read::<ContainerRecord>(&record).is_ok_and(|used| used.image_ref == image.summary.id);
+                let used = state::read::<ContainerRecord>(&record).is_ok_and(|used| used.has_image(&image.summary.id));
                 if used {
                     let text = format!("image {} is used by container {id}", image.summary.id);
                     return Err(ServiceError::FailedPrecondition(text));

@@ -51,6 +51,8 @@ pub trait RuntimeService: Send + Sync {
     async fn stop_pod_sandbox(&self, pod_sandbox_id: &str) -> Result<()>;
     /// Removes the sandbox with its containers, running or not. A sandbox that is gone is no error.
     async fn remove_pod_sandbox(&self, pod_sandbox_id: &str) -> Result<()>;
+    /// Changes the limits of the pod as a whole.
+    async fn update_pod_sandbox_resources(&self, pod_sandbox_id: &str, linux: LinuxContainerResources) -> Result<()>;
     async fn pod_sandbox_status(&self, pod_sandbox_id: &str) -> Result<PodSandboxStatus>;
     async fn list_pod_sandbox(&self, filter: &PodSandboxFilter) -> Result<Vec<PodSandbox>>;
 

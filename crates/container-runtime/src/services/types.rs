@@ -70,6 +70,8 @@ pub struct PodSandboxConfig {
 pub struct LinuxPodSandboxConfig {
     /// The group of the pod, such as `/kubepods/burstable/pod<uid>`; the containers' groups are made in it.
     pub cgroup_parent: String,
+    /// The limits of that group: of the pod as a whole.
+    pub resources: LinuxContainerResources,
     pub security_context: LinuxSandboxSecurityContext,
     pub sysctls: BTreeMap<String, String>,
 }
@@ -161,7 +163,12 @@ pub enum MountPropagation {
 #[serde(default)]
 pub struct Mount {
     pub container_path: String,
+    /// Empty where an image is mounted.
     pub host_path: String,
+    /// The id of an image whose files are mounted, never to be written nor executed.
+    pub image: String,
+    /// A file or folder of the image instead of all of it.
+    pub image_sub_path: String,
     pub readonly: bool,
     /// With `readonly`, mounts below are read-only, too.
     pub recursive_read_only: bool,

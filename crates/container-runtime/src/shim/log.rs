@@ -109,8 +109,8 @@ impl Log {
     }
 }
 
-/// The rotated files of a log, the oldest first.
-fn rotated(path: &Path) -> Vec<PathBuf> {
+/// The files that were rotated away from a log, the oldest first: their names end in the time.
+pub fn rotated(path: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Vec::new();
     };

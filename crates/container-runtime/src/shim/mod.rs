@@ -25,6 +25,7 @@ use std::{
 
 use rustix::mount::{MountFlags, mount};
 
+pub use log::rotated;
 use rootfs::step;
 use spec::SandboxSpec;
 

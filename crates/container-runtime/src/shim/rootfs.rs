@@ -16,7 +16,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags},
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2},
     mount::{
         MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
         mount_remount, move_mount, open_tree, unmount,
@@ -46,7 +46,12 @@ const HARDENED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(M
 
 /// Makes the container's file system the root of this process, whose mount namespace is new.
 pub(super) fn enter(spec: &ContainerSpec) -> io::Result<()> {
-    let binds = spec.mounts.iter().map(Bind::open).collect::<io::Result<Vec<_>>>()?;
+    let is_image = |mount: &Mount| !mount.image.is_empty();
+    let binds = spec.mounts.iter().map(|mount| match is_image(mount) {
+        true => Ok(None),
+        false => Bind::open(mount).map(Some),
+    });
+    let mut binds = binds.collect::<io::Result<Vec<_>>>()?;
     let mut nodes = default_nodes();
     for device in &spec.devices {
         nodes.push(Node::like(device)?);
@@ -55,7 +60,12 @@ pub(super) fn enter(spec: &ContainerSpec) -> io::Result<()> {
         add_every_node(Path::new("/dev"), &mut nodes);
     }
     step("cutting mount propagation", mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC))?;
-    mount_overlay(spec)?;
+    for (bind, mount) in binds.iter_mut().zip(&spec.mounts).filter(|(_, mount)| is_image(mount)) {
+        *bind = Some(Bind::of_image(spec, mount)?);
+    }
+    let rootfs = &spec.rootfs;
+    mount_overlay(rootfs, options(rootfs), MountFlags::empty())?;
+    step("entering the overlay", chdir(&rootfs.target))?;
     step("changing the root", rustix::process::pivot_root(".", "."))?;
     step("letting go of the node's root", unmount(".", UnmountFlags::DETACH))?;
     step("entering the root", chdir("/"))?;
@@ -66,7 +76,7 @@ pub(super) fn enter(spec: &ContainerSpec) -> io::Result<()> {
     }
     // While it is certain what is there: a volume may come to be on /dev.
     let null = step("opening /dev/null", open_path("/dev/null"))?;
-    for bind in binds {
+    for bind in binds.into_iter().flatten() {
         bind.attach()?;
     }
     for path in &spec.readonly_paths {
@@ -81,15 +91,11 @@ pub(super) fn enter(spec: &ContainerSpec) -> io::Result<()> {
     Ok(())
 }
 
-fn mount_overlay(spec: &ContainerSpec) -> io::Result<()> {
-    let rootfs = &spec.rootfs;
+/// Mounts layers on the container's mount point. The working directory is the base of the folders then.
+fn mount_overlay(rootfs: &Overlay, options: String, flags: MountFlags) -> io::Result<()> {
     step("entering the folder of snapshots", chdir(&rootfs.base))?;
-    let options = CString::new(options(rootfs)).map_err(io::Error::from)?;
-    step(
-        "mounting the overlay",
-        mount(c"overlay", rootfs.target.as_str(), c"overlay", MountFlags::empty(), options.as_c_str()),
-    )?;
-    step("entering the overlay", chdir(&rootfs.target))
+    let options = CString::new(options).map_err(io::Error::from)?;
+    step("mounting the overlay", mount(c"overlay", rootfs.target.as_str(), c"overlay", flags, options.as_c_str()))
 }
 
 fn options(rootfs: &Overlay) -> String {
@@ -161,11 +167,12 @@ fn mount_groups(spec: &ContainerSpec) -> io::Result<()> {
     }
 }
 
-/// A mount of the node's, cloned and not yet anywhere.
+/// A mount of the node's or an image's, cloned and not yet anywhere.
 struct Bind<'a> {
     mount: &'a Mount,
     tree: OwnedFd,
     is_folder: bool,
+    attributes: u64,
 }
 
 /// `struct mount_attr` of mount_setattr(2).
@@ -178,6 +185,9 @@ struct MountAttributes {
 }
 
 const MOUNT_ATTR_RDONLY: u64 = 1;
+const MOUNT_ATTR_NOSUID: u64 = 2;
+const MOUNT_ATTR_NODEV: u64 = 4;
+const MOUNT_ATTR_NOEXEC: u64 = 8;
 
 impl<'a> Bind<'a> {
     fn open(mount: &'a Mount) -> io::Result<Self> {
@@ -185,12 +195,37 @@ impl<'a> Bind<'a> {
         let is_folder = step(format!("mounting {}", source.display()), fs::metadata(source))?.is_dir();
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         let tree = step(format!("cloning the mount of {}", source.display()), open_tree(CWD, source, flags))?;
-        Ok(Self { mount, tree, is_folder })
+        let attributes = if mount.readonly { MOUNT_ATTR_RDONLY } else { 0 };
+        Ok(Self { mount, tree, is_folder, attributes })
+    }
+
+    /// An image's files. They are put together where the container's own will be, and taken from there; this must be done in the
+    /// container's mount namespace, when nothing of it is seen on the node any more.
+    fn of_image(spec: &ContainerSpec, mount: &'a Mount) -> io::Result<Self> {
+        let what = format!("mounting the image {}", mount.image);
+        let layers = spec.image_layers.get(&mount.image).ok_or_else(|| io::Error::other("its layers are not known"));
+        let options = format!("lowerdir={}", step(&what, layers)?.join(":"));
+        step(&what, mount_overlay(&spec.rootfs, options, MountFlags::RDONLY))?;
+        let found = (|| {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let root = openat(CWD, spec.rootfs.target.as_str(), flags, Mode::empty())?;
+            let path = if mount.image_sub_path.is_empty() { "." } else { mount.image_sub_path.as_str() };
+            let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+            let found = openat2(&root, path, flags, Mode::empty(), inside)?;
+            let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let tree = open_tree(&found, c"", flags | OpenTreeFlags::AT_EMPTY_PATH)?;
+            Ok::<_, rustix::io::Errno>((tree, kind == FileType::Directory))
+        })();
+        let (tree, is_folder) = step(format!("{what}: {:?}", mount.image_sub_path), found)?;
+        step(&what, unmount(spec.rootfs.target.as_str(), UnmountFlags::DETACH))?;
+        let attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+        Ok(Self { mount, tree, is_folder, attributes })
     }
 
     fn attach(self) -> io::Result<()> {
         let target = Path::new(&self.mount.container_path);
-        let what = format!("mounting {} on {}", self.mount.host_path, target.display());
+        let what = format!("mounting {}{} on {}", self.mount.host_path, self.mount.image, target.display());
         if !target.exists() {
             make_mount_point(target, self.is_folder)?;
         }
@@ -200,8 +235,8 @@ impl<'a> Bind<'a> {
             MountPropagation::Bidirectional => libc::MS_SHARED,
         };
         step(&what, set_attributes(&self.tree, 0, propagation, true))?;
-        if self.mount.readonly {
-            step(&what, set_attributes(&self.tree, MOUNT_ATTR_RDONLY, 0, self.mount.recursive_read_only))?;
+        if self.attributes != 0 {
+            step(&what, set_attributes(&self.tree, self.attributes, 0, self.mount.recursive_read_only))?;
         }
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
         step(&what, move_mount(&self.tree, c"", CWD, target, flags))

@@ -31,6 +31,9 @@ pub struct ContainerSpec {
     pub readonly_rootfs: bool,
     /// Binds, in order.
     pub mounts: Vec<Mount>,
+    /// The layers of the images among them, by their ids, the topmost first: folders relative to the base of `rootfs`.
+    #[serde(default)]
+    pub image_layers: BTreeMap<String, Vec<String>>,
     pub devices: Vec<DeviceNode>,
     pub masked_paths: Vec<String>,
     pub readonly_paths: Vec<String>,

@@ -29,11 +29,11 @@ use crate::{
 /// Enough digits to tell chains apart, few enough for 127 layers in one page.
 const NAME_LENGTH: usize = 20;
 
+/// The folder of the layer that has nothing, which images without layers have, too.
+const EMPTY: &str = "empty";
+
 /// Begins the names of folders that are not complete.
 const INCOMPLETE: &str = "new-";
-
-/// What is below images without layers.
-const EMPTY: &str = "empty";
 
 pub struct Snapshots {
     folder: PathBuf,
@@ -81,8 +81,7 @@ impl Snapshots {
         }
         if chains.is_empty() {
             // An overlay needs something below.
-            fs::create_dir_all(self.folder.join(EMPTY).join("fs"))?;
-            return Ok(vec![format!("{EMPTY}/fs")]);
+            return Ok(vec![self.empty()?]);
         }
         Ok(chains.iter().rev().map(|chain| format!("{}/fs", name(chain))).collect())
     }
@@ -124,13 +123,34 @@ impl Snapshots {
         unpacked
     }
 
+    /// The layers of an image to look at, and not to write: an overlay without a writable folder needs two others.
+    pub fn prepare_readonly(&self, images: &ImageStore, image: &ImageRecord) -> Result<Vec<String>, ImageError> {
+        let mut layers = self.prepare(images, image)?;
+        layers.push(self.empty()?);
+        layers.dedup();
+        if layers.len() == 1 {
+            fs::create_dir_all(self.folder.join(EMPTY).join("above"))?;
+            layers.insert(0, format!("{EMPTY}/above"));
+        }
+        Ok(layers)
+    }
+
+    /// A layer that has nothing.
+    fn empty(&self) -> io::Result<String> {
+        fs::create_dir_all(self.folder.join(EMPTY).join("fs"))?;
+        Ok(format!("{EMPTY}/fs"))
+    }
+
     /// Removes the folders that no image has.
     pub fn remove_unused(&self, images: &ImageStore) -> io::Result<()> {
         let _changing = locked(&self.changing);
-        let used: BTreeSet<String> =
-            images.all().iter().flat_map(|image| chain_ids(image)).map(|id| name(&id)).collect();
+        let images = images.all();
+        let mut used: BTreeSet<String> = images.iter().flat_map(|image| chain_ids(image)).map(|id| name(&id)).collect();
+        if !images.is_empty() {
+            used.insert(EMPTY.to_owned());
+        }
         for name in state::names(&self.folder)? {
-            if used.contains(&name) || name == EMPTY {
+            if used.contains(&name) {
                 continue;
             }
             // What is half gone must not have the name of something whole.

@@ -1,6 +1,6 @@
 //! From creation to removal.
 
-use container_runtime::services::*;
+use container_runtime::{cgroups::Layout, services::*};
 
 use crate::fixture::{Fixture, Guard, container, exited, lines, output, start};
 
@@ -128,6 +128,30 @@ pub async fn out_of_memory(fixture: Fixture) {
     runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
 }
 
+/// What a pod may have as a whole, whatever its containers may.
+pub async fn limits_of_a_pod(fixture: Fixture) {
+    let runtime = fixture.runtime().await;
+    let mut events = runtime.events();
+    let mut config = fixture.pod("p");
+    config.linux.resources =
+        LinuxContainerResources { memory_limit_in_bytes: 16 << 20, cpu_shares: 512, ..Default::default() };
+    let group = Layout::detect().expect("cgroups").group(&config.linux.cgroup_parent);
+    let pod = runtime.run_pod_sandbox(config).await.expect("the sandbox runs");
+    let limit = || group.usage().expect("figures").memory_limit_bytes;
+    assert_eq!(limit(), Some(16 << 20));
+    let id = start(&runtime, &pod, container("eater", &["eat"])).await;
+    let status = exited(&runtime, &mut events, &id).await;
+    assert_eq!((status.exit_code, status.reason.as_str()), (137, "OOMKilled"));
+
+    let more = LinuxContainerResources { memory_limit_in_bytes: 32 << 20, ..Default::default() };
+    runtime.update_pod_sandbox_resources(&pod, more).await.expect("it is limited anew");
+    assert_eq!(limit(), Some(32 << 20));
+    let free = LinuxContainerResources { memory_limit_in_bytes: -1, cpu_quota: -1, ..Default::default() };
+    runtime.update_pod_sandbox_resources(&pod, free).await.expect("it is not limited any more");
+    assert_eq!(limit(), None);
+    runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
+}
+
 /// An image of two layers, the upper of which deletes and replaces.
 pub async fn archive(fixture: Fixture) {
     use ring::digest::{SHA256, digest};
@@ -176,6 +200,32 @@ pub async fn archive(fixture: Fixture) {
     assert_eq!((code, lines), (1, vec!["stdout F errno 2".to_owned()]));
     let (_, lines) = output(&fixture, &runtime, &pod, of_image("d", &["env", "A"])).await;
     assert_eq!(lines, ["stdout F from image"]);
+
+    // As a volume it has the same files, to be read and nothing else.
+    let volume = |path: &str, part: &str| Mount {
+        container_path: path.into(),
+        image: "two:layers".into(),
+        image_sub_path: part.into(),
+        ..Default::default()
+    };
+    let with = |name: &str, words: &[&str]| ContainerConfig {
+        mounts: vec![volume("/image", ""), volume("/one", "data/kept")],
+        ..of_image(name, words)
+    };
+    for (name, words, said) in [
+        ("e", ["cat", "/image/data/kept", ""], "stdout P new"),
+        ("f", ["cat", "/image/data/gone", ""], "stdout F errno 2"),
+        ("g", ["cat", "/one", ""], "stdout P new"),
+        ("h", ["write", "/image/data/kept", "x"], "stdout F errno 30"),
+    ] {
+        assert_eq!(output(&fixture, &runtime, &pod, with(name, &words)).await.1, [said], "{words:?}");
+    }
+    let executed = ContainerConfig { command: vec!["/image/bin/tool".into()], ..with("i", &["exit", "0"]) };
+    let missing = ContainerConfig { mounts: vec![volume("/x", "nowhere")], ..of_image("j", &["exit", "0"]) };
+    for config in [executed, missing] {
+        let id = runtime.create_container(&pod, config).await.expect("it is created");
+        runtime.start_container(&id).await.expect_err("it cannot be started");
+    }
 
     assert!(runtime.remove_image("two:layers").await.is_err(), "containers use it");
     runtime.remove_pod_sandbox(&pod).await.expect("it is removed");

@@ -31,6 +31,7 @@ fn main() {
         test("a_command_that_does_not_exist", || run(life::start_error)),
         test("stopping", || run(life::stopping)),
         test("out_of_memory", || run(life::out_of_memory)),
+        test("limits_of_a_pod", || run(life::limits_of_a_pod)),
         test("layers_of_an_archive", || run(life::archive)),
         test("logs_rotate_and_reopen", || run(life::logs)),
         test("many_pods_at_once", || run(life::many)),

@@ -1,15 +1,17 @@
 //! Exec, attach, run and port-forward: the runtime's streams, carried over whichever protocol the client speaks.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc};
 
-use container_runtime::services::{self, AttachRequest, ExecRequest, ServiceError, TerminalSize};
+use container_runtime::{
+    carrying::{self, Ending},
+    services::{AttachRequest, ExecRequest, ServiceError},
+};
 use hyper::{Request, StatusCode, body::Incoming};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use streaming::{
-    Sink, port_forward,
+    port_forward,
     remote_command::{self, Outcome, RemoteCommand, Streams},
 };
-use tokio::io::AsyncWriteExt;
 
 use super::{
     Server,
@@ -17,8 +19,6 @@ use super::{
     query::Query,
 };
 
-/// How long the output of a command that has ended may take, which others that it started may keep open.
-const REST_OF_OUTPUT: Duration = Duration::from_secs(5);
 /// How long a command of `run` may take, in seconds.
 const RUN_WITHIN: i64 = 120;
 
@@ -66,7 +66,7 @@ pub(super) async fn exec(server: &Arc<Server>, target: Target<'_>, request: &mut
         let Streams { stdin, stdout, stderr, tty } = asked;
         let request = ExecRequest { container_id: id, cmd, tty, stdin, stdout, stderr: stderr && !tty };
         match runtime.exec(request).await {
-            Ok(streams) => carry(streams, remote, Ending::OfCommand).await,
+            Ok(streams) => carrying::command(streams, remote, Ending::OfCommand).await,
             Err(error) => remote.finish(&Outcome::Failed(error.to_string())).await,
         }
     })
@@ -84,7 +84,7 @@ pub(super) async fn attach(server: &Arc<Server>, target: Target<'_>, request: &m
         let Streams { stdin, stdout, stderr, tty } = asked;
         let request = AttachRequest { container_id: id, stdin, stdout, stderr: stderr && !tty };
         match runtime.attach(request).await {
-            Ok(streams) => carry(streams, remote, Ending::OfStreams).await,
+            Ok(streams) => carrying::command(streams, remote, Ending::OfStreams).await,
             Err(error) => remote.finish(&Outcome::Failed(error.to_string())).await,
         }
     })
@@ -123,77 +123,6 @@ where
         stop.run_until_cancelled(carried).await;
     });
     response.map(|()| Content::Whole(None))
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    /// The client is told the command's exit code.
-    OfCommand,
-    /// The client leaves a container that goes on, or sees it end.
-    OfStreams,
-}
-
-/// Carries bytes until the process has ended or the client is gone; then dropping the streams ends an exec's process.
-async fn carry(streams: services::Streams, mut remote: RemoteCommand, ending: Ending) {
-    let services::Streams { stdin, stdout, stderr, resize, exit } = streams;
-    let (source, sizes) = (remote.stdin.take(), remote.sizes.take());
-    let inward = async {
-        let typed = async {
-            if let (Some(mut from), Some(mut to)) = (source, stdin) {
-                let _ = tokio::io::copy(&mut from, &mut to).await;
-                let _ = to.shutdown().await;
-            }
-        };
-        let resized = async {
-            if let Some(mut sizes) = sizes {
-                while let Some(size) = sizes.next().await {
-                    let _ = resize.send(TerminalSize { width: size.width, height: size.height });
-                }
-            }
-        };
-        tokio::join!(typed, resized);
-        // The process goes on without input.
-        std::future::pending::<()>().await;
-    };
-    let outcome = {
-        let printed = async |from: Option<Box<dyn tokio::io::AsyncRead + Send + Unpin>>, to: &Option<Sink>| {
-            if let (Some(from), Some(to)) = (from, to) {
-                let _ = to.copy_from(from).await;
-            }
-        };
-        let outward = async { tokio::join!(printed(stdout, &remote.stdout), printed(stderr, &remote.stderr)) };
-        let ended = async {
-            let mut outward = std::pin::pin!(outward);
-            match ending {
-                Ending::OfStreams => {
-                    outward.await;
-                    Outcome::Success
-                }
-                Ending::OfCommand => {
-                    let mut exit = exit;
-                    let exit = tokio::select! {
-                        exit = &mut exit => {
-                            let _ = tokio::time::timeout(REST_OF_OUTPUT, outward).await;
-                            exit
-                        }
-                        _ = &mut outward => exit.await,
-                    };
-                    match exit {
-                        Ok(Ok(0)) => Outcome::Success,
-                        Ok(Ok(code)) => Outcome::Exit(code),
-                        Ok(Err(error)) => Outcome::Failed(error.to_string()),
-                        Err(_) => Outcome::Failed("the runtime did not tell how the command ended".into()),
-                    }
-                }
-            }
-        };
-        tokio::select! {
-            outcome = ended => outcome,
-            () = inward => return,
-            () = remote.connection.gone() => return,
-        }
-    };
-    remote.finish(&outcome).await;
 }
 
 pub(super) async fn run(server: &Arc<Server>, target: Target<'_>, uri: &http::Uri) -> Answer {
@@ -236,31 +165,21 @@ pub(super) fn port_forward(
         Ok(accepted) => accepted,
         Err(refusal) => return refusal.response(),
     };
-    let server = server.clone();
+    let (runtime, stop) = (server.settings.runtime.clone(), server.stop.clone());
     tokio::spawn(async move {
-        let stop = server.stop.clone();
+        let dial = |port| {
+            let (runtime, sandbox) = (runtime.clone(), sandbox.clone());
+            async move { runtime.port_forward(&sandbox, port).await.map_err(|error| unreachable(port, &sandbox, &error)) }
+        };
         let carried = async {
-            let Ok(mut forwards) = pending.ready().await else { return };
-            while let Some(forward) = forwards.next().await {
-                let (runtime, sandbox, gone) =
-                    (server.settings.runtime.clone(), sandbox.clone(), forwards.connection.token());
-                tokio::spawn(gone.run_until_cancelled_owned(async move {
-                    match runtime.port_forward(&sandbox, forward.port).await {
-                        Ok(target) => forward.carry(target).await,
-                        Err(error) => {
-                            let why = unreachable(forward.port, &sandbox, &error);
-                            forward.fail(&why).await;
-                        }
-                    }
-                }));
-            }
-            forwards.connection.gone().await;
+            let Ok(forwards) = pending.ready().await else { return };
+            carrying::ports(forwards, dial).await;
         };
         stop.run_until_cancelled(carried).await;
     });
     response.map(|()| Content::Whole(None))
 }
 
-fn unreachable(port: u16, sandbox: &str, error: &ServiceError) -> String {
-    format!("error forwarding port {port} to pod {sandbox}, uid : {error}")
+fn unreachable(port: u16, sandbox: &str, error: &ServiceError) -> ServiceError {
+    ServiceError::Internal(format!("error forwarding port {port} to pod {sandbox}, uid : {error}"))
 }
