@@ -89,6 +89,8 @@ pub async fn run(settings: Settings, ready: oneshot::Sender<()>, stop: Cancellat
         labels: BTreeMap::new(),
         taints: Vec::new(),
         max_pods: MAX_PODS,
+        control_groups: Some(container_runtime::cgroups::Layout::detect()?),
+        thresholds: Default::default(),
         clock: Arc::new(SystemClock),
     };
     let proxy = network::proxy::Setting {

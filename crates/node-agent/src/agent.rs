@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use controller_runtime::events::Recorder;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Settings,
     configuration::Configuration,
+    eviction::{self, Pressure, Told},
     node,
     objects::Objects,
-    pods::{Pods, context::Context, registry::Registry},
+    pods::{Pods, access::ImageAccess, classes, context::Context, registry::Registry},
     server,
     volumes::Volumes,
 };
@@ -22,6 +23,8 @@ pub async fn run(settings: Settings, stop: CancellationToken) {
     let recorder = recorder.on_host(&settings.node_name);
     let (changed, changes) = mpsc::unbounded_channel();
     let objects = Arc::new(Objects::new(settings.client.clone(), changed));
+    let (evictions, evicted) = mpsc::unbounded_channel();
+    let (pressure, under_pressure) = watch::channel(Pressure::default());
     let runtime_name = settings.runtime.version().await.map_or_else(|_| "ferry".to_owned(), |found| found.runtime_name);
     let context = Arc::new(Context {
         runtime_name,
@@ -30,8 +33,10 @@ pub async fn run(settings: Settings, stop: CancellationToken) {
         objects,
         recorder: recorder.clone(),
         pulls: Default::default(),
+        access: ImageAccess::open(&settings.root),
         claims: Default::default(),
         node: node::follow(&settings, stop.clone()),
+        pressure: under_pressure.clone(),
         settings: settings.clone(),
     });
     let registry = Arc::new(Registry::default());
@@ -41,8 +46,10 @@ pub async fn run(settings: Settings, stop: CancellationToken) {
         }
     };
     tokio::join!(
-        node::run(settings.clone(), recorder, stop.clone()),
-        Pods::new(context, registry.clone()).run(changes, stop.clone()),
+        node::run(settings.clone(), recorder, under_pressure, stop.clone()),
+        classes::keep_weighed(context.clone(), stop.clone()),
+        eviction::run(context.clone(), registry.clone(), Told { evictions, pressure }, stop.clone()),
+        Pods::new(context, registry.clone()).run(changes, evicted, stop.clone()),
         serve,
     );
 }

@@ -40,6 +40,8 @@ pub(crate) fn settings(root: &Path) -> Settings {
         labels: BTreeMap::new(),
         taints: Vec::new(),
         max_pods: 110,
+        control_groups: None,
+        thresholds: Default::default(),
         clock: Arc::new(SystemClock),
     }
 }
@@ -77,6 +79,9 @@ impl RuntimeService for FakeRuntime {
         cannot()
     }
     async fn remove_pod_sandbox(&self, _: &str) -> Result<()> {
+        cannot()
+    }
+    async fn update_pod_sandbox_resources(&self, _: &str, _: LinuxContainerResources) -> Result<()> {
         cannot()
     }
     async fn pod_sandbox_status(&self, _: &str) -> Result<PodSandboxStatus> {

@@ -9,6 +9,7 @@
 //! | `agent` | brings the parts together |
 //! | `node` | the node itself: registration, status, lease |
 //! | `pods` | one worker for each pod, from its admission to its end |
+//! | `eviction` | what goes when the node runs short: images that nobody uses, then pods |
 //! | `probes` | whether containers have started, are alive, are ready |
 //! | `status` | what is told of a pod: a pure function, and who writes it |
 //! | [`volumes`] | the folders of a pod's volumes, and what is mounted where |
@@ -22,6 +23,7 @@
 
 mod agent;
 pub mod configuration;
+mod eviction;
 #[cfg(test)]
 mod fakes;
 mod node;

@@ -2,11 +2,16 @@
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc};
 
-use container_runtime::services::{ImageService, RuntimeService};
+use container_runtime::{
+    cgroups::Layout,
+    services::{ImageService, RuntimeService},
+};
 use controller_runtime::Clock;
 use k8s_openapi::api::core::v1::Taint;
 use kube::Client;
 use tokio::sync::watch;
+
+pub use crate::eviction::Thresholds;
 
 /// What an agent is told at its start.
 #[derive(Clone)]
@@ -33,5 +38,9 @@ pub struct Settings {
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
     pub max_pods: u32,
+    /// The machine's control groups, whose classes of pods the agent weighs; none where it must not touch them.
+    pub control_groups: Option<Layout>,
+    /// When the node is short of something.
+    pub thresholds: Thresholds,
     pub clock: Arc<dyn Clock>,
 }

@@ -293,7 +293,7 @@ pub async fn purge(fixture: Fixture) {
     }
     runtime.purge().await.expect("everything is removed");
     assert!(!fixture.root.exists());
-    let group = container_runtime::cgroups::Layout::detect().expect("cgroups").group(&fixture.cgroup);
+    let group = Layout::detect().expect("cgroups").group(&fixture.cgroup);
     assert!(!group.exists());
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     assert!(!mounts.contains(&*fixture.root.to_string_lossy()), "{mounts}");

@@ -14,6 +14,8 @@ pub mod annotations {
     pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
     pub const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
     pub const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+    /// The image by the name that the pod gave it: the only part of a container that can be changed while it runs.
+    pub const IMAGE: &str = "io.kubernetes.container.image";
     pub const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 }
 
@@ -55,6 +57,7 @@ pub(super) fn config(
 fn annotated(pod: &Pod, container: &Container, restarts: u32) -> Labels {
     let mut all = BTreeMap::from([(annotations::RESTART_COUNT.to_owned(), restarts.to_string())]);
     let mut note = |name: &str, value: Option<String>| all.extend(value.map(|value| (name.to_owned(), value)));
+    note(annotations::IMAGE, container.image.clone());
     note(annotations::TERMINATION_MESSAGE_PATH, container.termination_message_path.clone());
     note(annotations::TERMINATION_MESSAGE_POLICY, container.termination_message_policy.clone());
     let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);

@@ -11,6 +11,7 @@
 //! | [`expansion`] | `$(VARIABLE)` |
 //! | `container` | a container's command, labels, log |
 //! | [`resources`] | requests and limits as numbers of control groups |
+//! | [`totals`] | what a pod asks for as a whole |
 //! | `security` | whom a container runs as, and what it may do |
 //!
 //! Nothing here keeps state, but for the Services that `service_links` follows.
@@ -30,6 +31,7 @@ mod service_links;
 pub mod sysctls;
 #[cfg(test)]
 mod tests;
+pub mod totals;
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -37,6 +39,7 @@ use container_runtime::services::{ContainerConfig, Image, KeyValue, LinuxContain
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::{Settings, objects::Objects};
+pub use container::annotations;
 use machine::Machine;
 use service_links::ServiceLinks;
 
@@ -77,7 +80,7 @@ impl Configuration {
 
     /// The sandbox of a pod: labels, name resolution, host ports, group, namespaces, sysctls.
     pub fn sandbox(&self, pod: &Pod, attempt: u32) -> Result<PodSandboxConfig, ConfigError> {
-        sandbox::sandbox(&self.settings, pod, attempt)
+        sandbox::sandbox(&self.settings, pod, attempt, &self.machine)
     }
 
     /// The environment of a container, with everything it refers to resolved and expanded.
@@ -121,6 +124,16 @@ impl Configuration {
             security_context: security::security_context(&self.settings.root, pod, container, image)?,
         };
         Ok(container::config(pod, container, image, environment, mounts, restarts, linux))
+    }
+
+    /// The limits of the pod as a whole as they should be.
+    pub fn pod_resources(&self, pod: &Pod) -> LinuxContainerResources {
+        resources::pod(pod, &self.machine)
+    }
+
+    /// What there is of the processors, in thousandths of one.
+    pub fn processors(&self) -> i64 {
+        totals::number(&self.machine.allocatable, "cpu").unwrap_or(0)
     }
 
     /// The limits of a container as they should be.

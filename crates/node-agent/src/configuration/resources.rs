@@ -9,13 +9,19 @@ use k8s_openapi::{
 };
 use object_model::quantity::Quantity;
 
-use super::machine::Machine;
+use super::{machine::Machine, totals};
+
+/// The groups that the groups of pods are in.
+pub const PODS: &str = "/kubepods";
+pub const BURSTABLE: &str = "/kubepods/burstable";
+pub const BEST_EFFORT: &str = "/kubepods/besteffort";
 
 const SHARES_OF_A_CPU: i64 = 1024;
 const SHARES: std::ops::RangeInclusive<i64> = 2..=262_144;
 /// Microseconds over which the use of processors is limited.
 const PERIOD: i64 = 100_000;
 const SMALLEST_QUOTA: i64 = 1000;
+const NO_LIMIT: i64 = -1;
 /// The last that the kernel kills for want of memory, and the first.
 const GUARANTEED_SCORE: i64 = -997;
 const BEST_EFFORT_SCORE: i64 = 1000;
@@ -41,11 +47,11 @@ impl Quality {
 /// The pod's group.
 pub fn group(pod: &Pod) -> String {
     let class = match Quality::of(pod) {
-        Quality::Guaranteed => "",
-        Quality::Burstable => "/burstable",
-        Quality::BestEffort => "/besteffort",
+        Quality::Guaranteed => PODS,
+        Quality::Burstable => BURSTABLE,
+        Quality::BestEffort => BEST_EFFORT,
     };
-    format!("/kubepods{class}/pod{}", pod.metadata.uid.as_deref().unwrap_or_default())
+    format!("{class}/pod{}", pod.metadata.uid.as_deref().unwrap_or_default())
 }
 
 pub type Amounts = BTreeMap<String, Written>;
@@ -62,6 +68,27 @@ pub fn requests(resources: &Option<ResourceRequirements>) -> Option<&Amounts> {
 
 pub fn limits(resources: &Option<ResourceRequirements>) -> Option<&Amounts> {
     resources.as_ref()?.limits.as_ref()
+}
+
+/// The limits of a pod as a whole: its containers together get no more, whatever each of them may have.
+pub(super) fn pod(pod: &Pod, machine: &Machine) -> LinuxContainerResources {
+    let (requested, limited) = (totals::requested(pod), totals::limited(pod));
+    let requested_cpu = requested.get("cpu").copied().unwrap_or(0);
+    let pages = requested.iter().filter_map(|(name, amount)| {
+        let size = Quantity::parse(name.strip_prefix("hugepages-")?).ok()?;
+        Some((size_name(size.value()), u64::try_from(*amount).unwrap_or(0)))
+    });
+    let mut all = LinuxContainerResources {
+        cpu_shares: shares(requested_cpu),
+        hugepage_limits: huge_pages(&machine.allocatable, None, None).into_iter().chain(pages).collect(),
+        ..LinuxContainerResources::default()
+    };
+    if Quality::of(pod) != Quality::BestEffort {
+        all.cpu_period = PERIOD;
+        all.cpu_quota = limited.get("cpu").map_or(NO_LIMIT, |cpu| quota(*cpu));
+        all.memory_limit_in_bytes = limited.get("memory").copied().unwrap_or(NO_LIMIT);
+    }
+    all
 }
 
 /// The limits of one container. A limit of the whole pod stands in for one that the container does not have.
@@ -88,7 +115,7 @@ pub(super) fn container(pod: &Pod, container: &Container, machine: &Machine) -> 
     }
 }
 
-fn shares(milli_cpus: i64) -> i64 {
+pub fn shares(milli_cpus: i64) -> i64 {
     (milli_cpus.saturating_mul(SHARES_OF_A_CPU) / 1000).clamp(*SHARES.start(), *SHARES.end())
 }
 
@@ -160,5 +187,26 @@ mod tests {
         assert_eq!([0, 1, 100, 1000, 1_000_000].map(shares), [2, 2, 102, 1024, 262_144]);
         assert_eq!([1, 10, 500, 2000].map(quota), [1000, 1000, 50_000, 200_000]);
         assert_eq!([2 << 20, 1 << 30, 64 << 10].map(size_name), ["2MB", "1GB", "64KB"]);
+    }
+
+    #[test]
+    fn a_pod_is_limited_as_a_whole() {
+        let of = |class: &str, containers: serde_json::Value| {
+            let pod = serde_json::json!({"spec": {"containers": containers}, "status": {"qosClass": class}});
+            let all = pod_limits(&pod);
+            (all.cpu_shares, all.cpu_quota, all.memory_limit_in_bytes)
+        };
+        let sized = |cpu: &str| {
+            let amounts = serde_json::json!({"cpu": cpu, "memory": "1Mi"});
+            serde_json::json!({"name": cpu, "resources": {"requests": amounts, "limits": amounts}})
+        };
+        let free = serde_json::json!({"name": "free"});
+        assert_eq!(of("Guaranteed", serde_json::json!([sized("1"), sized("500m")])), (1536, 150_000, 2 << 20));
+        assert_eq!(of("Burstable", serde_json::json!([sized("1"), free])), (1024, NO_LIMIT, NO_LIMIT));
+        assert_eq!(of("BestEffort", serde_json::json!([free])), (2, 0, 0));
+    }
+
+    fn pod_limits(value: &serde_json::Value) -> LinuxContainerResources {
+        pod(&serde_json::from_value(value.clone()).expect("a pod"), &Machine::default())
     }
 }

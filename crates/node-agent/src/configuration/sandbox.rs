@@ -8,10 +8,15 @@ use container_runtime::services::{
 };
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::{ConfigError, hostname::Hostname, labels, name_resolution, resources, sysctls};
+use super::{ConfigError, hostname::Hostname, labels, machine::Machine, name_resolution, resources, sysctls};
 use crate::Settings;
 
-pub(super) fn sandbox(settings: &Settings, pod: &Pod, attempt: u32) -> Result<PodSandboxConfig, ConfigError> {
+pub(super) fn sandbox(
+    settings: &Settings,
+    pod: &Pod,
+    attempt: u32,
+    machine: &Machine,
+) -> Result<PodSandboxConfig, ConfigError> {
     let spec = pod.spec.as_ref().ok_or_else(|| ConfigError("the pod has no spec".into()))?;
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
     let metadata = PodSandboxMetadata {
@@ -40,6 +45,7 @@ pub(super) fn sandbox(settings: &Settings, pod: &Pod, attempt: u32) -> Result<Po
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         linux: LinuxPodSandboxConfig {
             cgroup_parent: resources::group(pod),
+            resources: resources::pod(pod, machine),
             security_context: LinuxSandboxSecurityContext {
                 namespace_options: namespaces(spec),
                 privileged: all_containers(spec).any(is_privileged),

@@ -35,7 +35,7 @@ fn machine(allocatable: &[(&str, &str)]) -> Machine {
 }
 
 fn sandbox_of(spec: Value) -> Result<PodSandboxConfig, ConfigError> {
-    sandbox::sandbox(&fakes::settings("/agent".as_ref()), &pod(spec, json!({})), 3)
+    sandbox::sandbox(&fakes::settings("/agent".as_ref()), &pod(spec, json!({})), 3, &Machine::default())
 }
 
 fn context(spec: Value, container: Value, image: &Image) -> Result<LinuxContainerSecurityContext, ConfigError> {

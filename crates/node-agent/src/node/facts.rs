@@ -1,10 +1,6 @@
 //! What the machine is: read once, at the start.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -12,7 +8,6 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 pub const MEMORY_KEPT: u64 = 100 << 20;
 
 pub struct Facts {
-    pub root: PathBuf,
     pub capacity: BTreeMap<String, Quantity>,
     pub allocatable: BTreeMap<String, Quantity>,
     pub machine_id: String,
@@ -31,7 +26,6 @@ impl Facts {
         let pretty = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
         let (capacity, allocatable) = resources(root);
         Self {
-            root: root.to_owned(),
             capacity,
             allocatable,
             system_uuid: system_uuid.unwrap_or_else(|| machine_id.clone()),

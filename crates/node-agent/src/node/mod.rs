@@ -2,7 +2,6 @@
 
 pub mod facts;
 mod lease;
-mod pressure;
 mod status;
 
 use std::{sync::Arc, time::Duration};
@@ -26,11 +25,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::Settings;
+use crate::{Settings, eviction::Pressure};
 
 /// The status is told this often, even when nothing has changed.
 const TELL_AT_LEAST_EVERY: Duration = Duration::from_secs(300);
-/// The lease is renewed this often; then it is also looked at what nobody reports: free memory and disk, images.
+/// The lease is renewed this often; then it is also looked at what nobody reports: images, the runtime.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -60,14 +59,15 @@ pub fn follow(settings: &Settings, stop: CancellationToken) -> watch::Receiver<O
 }
 
 /// Registers the node and keeps what is told of it true, until `stop`.
-pub async fn run(settings: Settings, recorder: Recorder, stop: CancellationToken) {
-    stop.run_until_cancelled(Teller::new(settings, recorder).run()).await;
+pub async fn run(settings: Settings, recorder: Recorder, pressure: watch::Receiver<Pressure>, stop: CancellationToken) {
+    stop.run_until_cancelled(Teller::new(settings, recorder, pressure).run()).await;
 }
 
 struct Teller {
     settings: Settings,
     recorder: Recorder,
     facts: facts::Facts,
+    pressure: watch::Receiver<Pressure>,
     nodes: Api<Node>,
     /// As the API has it.
     told: NodeStatus,
@@ -76,9 +76,9 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(settings: Settings, recorder: Recorder) -> Self {
+    fn new(settings: Settings, recorder: Recorder, pressure: watch::Receiver<Pressure>) -> Self {
         let (facts, nodes) = (facts::Facts::read(&settings.root), Api::all(settings.client.clone()));
-        Self { settings, recorder, facts, nodes, told: NodeStatus::default(), told_at: None }
+        Self { settings, recorder, facts, pressure, nodes, told: NodeStatus::default(), told_at: None }
     }
 
     async fn run(mut self) {
@@ -110,12 +110,14 @@ impl Teller {
                 () = sleep_until(renew_at) => {}
                 // Without its sender the network stays as it is.
                 Ok(()) = network.changed() => {}
+                Ok(()) = self.pressure.changed() => {}
             }
         }
     }
 
     async fn status(&self, before: &NodeStatus) -> NodeStatus {
-        status::status(&self.settings, &self.facts, before).await
+        let pressure = *self.pressure.borrow();
+        status::status(&self.settings, &self.facts, pressure, before).await
     }
 
     /// Makes the node, or takes it over as it is.

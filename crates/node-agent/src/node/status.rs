@@ -12,8 +12,8 @@ use k8s_openapi::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{facts::Facts, pressure};
-use crate::Settings;
+use super::facts::Facts;
+use crate::{Settings, eviction::Pressure};
 
 /// The version of Kubernetes that this agent is like, with its own as the server gives it.
 const VERSION: &str = concat!("v1.36.4+ferry", env!("CARGO_PKG_VERSION"));
@@ -44,7 +44,7 @@ pub fn labels(settings: &Settings) -> BTreeMap<String, String> {
     labels
 }
 
-pub async fn status(settings: &Settings, facts: &Facts, before: &NodeStatus) -> NodeStatus {
+pub async fn status(settings: &Settings, facts: &Facts, pressure: Pressure, before: &NodeStatus) -> NodeStatus {
     let with_pods = |resources: &BTreeMap<String, Quantity>| {
         let mut resources = resources.clone();
         resources.insert("pods".to_owned(), Quantity(settings.max_pods.to_string()));
@@ -63,7 +63,7 @@ pub async fn status(settings: &Settings, facts: &Facts, before: &NodeStatus) -> 
         addresses: Some(addresses),
         capacity: Some(with_pods(&facts.capacity)),
         allocatable: Some(with_pods(&facts.allocatable)),
-        conditions: Some(conditions(settings, facts, before).await),
+        conditions: Some(conditions(settings, pressure, before).await),
         daemon_endpoints: Some(NodeDaemonEndpoints {
             kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(settings.port) }),
         }),
@@ -122,7 +122,7 @@ async fn problems(settings: &Settings) -> Vec<String> {
     problems
 }
 
-async fn conditions(settings: &Settings, facts: &Facts, before: &NodeStatus) -> Vec<NodeCondition> {
+async fn conditions(settings: &Settings, pressure: Pressure, before: &NodeStatus) -> Vec<NodeCondition> {
     let now = settings.clock.time();
     let condition = |type_: &str, holds: bool, reason: &str, message: &str| {
         let status = if holds { "True" } else { "False" };
@@ -141,7 +141,6 @@ async fn conditions(settings: &Settings, facts: &Facts, before: &NodeStatus) -> 
         let (reason, message) = if holds { yes } else { no };
         (holds, reason, message)
     };
-    let pressure = pressure::now(facts);
     let memory = pick(
         pressure.memory,
         ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
@@ -151,11 +150,6 @@ async fn conditions(settings: &Settings, facts: &Facts, before: &NodeStatus) -> 
         pressure.disk,
         ("KubeletHasDiskPressure", "kubelet has disk pressure"),
         ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    );
-    let processes = pick(
-        pressure.processes,
-        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
-        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     );
     let problems = problems(settings).await;
     let all = match problems.as_slice() {
@@ -169,7 +163,8 @@ async fn conditions(settings: &Settings, facts: &Facts, before: &NodeStatus) -> 
     vec![
         condition("MemoryPressure", memory.0, memory.1, memory.2),
         condition("DiskPressure", disk.0, disk.1, disk.2),
-        condition("PIDPressure", processes.0, processes.1, processes.2),
+        // Kubernetes has no limit here unless one is set.
+        condition("PIDPressure", false, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ready,
     ]
 }

@@ -5,31 +5,58 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use k8s_openapi::api::core::v1::{
-    Container, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, ResourceRequirements, Taint, Toleration,
-};
-use object_model::quantity::Quantity;
+use k8s_openapi::api::core::v1::{Container, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration};
 use tokio::sync::watch;
 
 use super::containers::{Kind, init_containers, kind_of_init, main_containers, uid};
-use crate::{configuration::sysctls, status::Reason};
+use crate::{
+    configuration::{
+        resources::Quality,
+        sysctls,
+        totals::{self, Totals},
+    },
+    eviction::{CRITICAL, Pressure},
+    status::Reason,
+};
 
 /// A port of the node: its address, protocol and number.
 type Port = (String, String, i32);
 
 /// What a pod takes of the node.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Claim {
-    /// The processor in thousandths, everything else in whole numbers.
-    requests: BTreeMap<String, i64>,
+    requests: Totals,
     ports: Vec<Port>,
+    quality: Quality,
+}
+
+/// A node that is short of something takes no more: of memory none that asked for none, of disk none at all. Pods that the cluster
+/// cannot do without are taken.
+pub fn under_pressure(pod: &Pod, pressure: Pressure) -> Result<(), Reason> {
+    let spec = pod.spec.as_ref();
+    let tolerations = spec.and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
+    let taint = Taint {
+        key: "node.kubernetes.io/memory-pressure".to_owned(),
+        effect: "NoSchedule".to_owned(),
+        ..Taint::default()
+    };
+    let bears_it = Quality::of(pod) != Quality::BestEffort || tolerations.iter().any(|one| tolerates(one, &taint));
+    let conditions = match pressure {
+        Pressure { memory: false, disk: false } => return Ok(()),
+        _ if spec.and_then(|spec| spec.priority).is_some_and(|priority| priority >= CRITICAL) => return Ok(()),
+        Pressure { memory: true, disk: false } if bears_it => return Ok(()),
+        Pressure { memory: true, disk: false } => "MemoryPressure",
+        Pressure { memory: false, disk: true } => "DiskPressure",
+        Pressure { memory: true, disk: true } => "MemoryPressure DiskPressure",
+    };
+    Err(Reason::new("Evicted", format!("The node had condition: [{conditions}]. ")))
 }
 
 /// What the node's pods have taken, by uid.
 #[derive(Default)]
 pub struct Claims {
     claims: Mutex<HashMap<String, Claim>>,
-    released: watch::Sender<()>,
+    changed: watch::Sender<()>,
 }
 
 impl Claims {
@@ -45,6 +72,8 @@ impl Claims {
             fits(pod, &claim, node, claims.values()).map_err(|(reason, message)| Reason::new(reason, message))?;
         }
         claims.insert(uid(pod).to_owned(), claim);
+        drop(claims);
+        self.changed.send_replace(());
         Ok(())
     }
 
@@ -68,62 +97,31 @@ impl Claims {
         }
         claims.insert(uid(pod).to_owned(), claim);
         drop(claims);
-        self.released.send_replace(());
+        self.changed.send_replace(());
         Ok(())
     }
 
     pub fn release(&self, uid: &str) {
         let had = self.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
         if had.is_some() {
-            self.released.send_replace(());
+            self.changed.send_replace(());
         }
     }
 
-    /// Changes whenever there may be more room than before.
-    pub fn released(&self) -> watch::Receiver<()> {
-        self.released.subscribe()
+    /// Tells of every change: there may be more room than before.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// What the pods have asked for that may use more than that, in thousandths of a processor.
+    pub fn burstable_cpu(&self) -> i64 {
+        let claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let burstable = claims.values().filter(|claim| claim.quality == Quality::Burstable);
+        burstable.filter_map(|claim| claim.requests.get("cpu")).sum()
     }
 }
 
-fn amount(name: &str, quantity: &str) -> i64 {
-    let parsed = Quantity::parse(quantity);
-    parsed.map_or(0, |quantity| if name == "cpu" { quantity.milli_value() } else { quantity.value() })
-}
-
-fn requests(resources: Option<&ResourceRequirements>) -> BTreeMap<String, i64> {
-    let requests = resources.and_then(|resources| resources.requests.as_ref()).into_iter().flatten();
-    requests.map(|(name, quantity)| (name.clone(), amount(name, &quantity.0))).collect()
-}
-
-fn add(to: &mut BTreeMap<String, i64>, more: &BTreeMap<String, i64>) {
-    more.iter().for_each(|(name, value)| *to.entry(name.clone()).or_default() += value);
-}
-
-/// Containers that run together count together; init containers count alone, with the sidecars that run already.
 fn claim_of(pod: &Pod) -> Claim {
-    let (mut sidecars, mut peak) = (BTreeMap::new(), BTreeMap::<String, i64>::new());
-    for container in init_containers(pod) {
-        let own = requests(container.resources.as_ref());
-        let mut together = sidecars.clone();
-        add(&mut together, &own);
-        for (name, value) in &together {
-            let highest = peak.entry(name.clone()).or_default();
-            *highest = (*highest).max(*value);
-        }
-        if kind_of_init(container) == Kind::Sidecar {
-            sidecars = together;
-        }
-    }
-    let mut all = sidecars;
-    main_containers(pod).iter().for_each(|container| add(&mut all, &requests(container.resources.as_ref())));
-    for (name, value) in peak {
-        let highest = all.entry(name).or_default();
-        *highest = (*highest).max(value);
-    }
-    let spec = pod.spec.as_ref();
-    all.extend(requests(spec.and_then(|spec| spec.resources.as_ref())));
-    let overhead = spec.and_then(|spec| spec.overhead.as_ref()).into_iter().flatten();
-    add(&mut all, &overhead.map(|(name, quantity)| (name.clone(), amount(name, &quantity.0))).collect());
     let ports = |container: &Container| -> Vec<Port> {
         let ports = container.ports.iter().flatten().filter_map(|port| {
             let number = port.host_port.filter(|number| *number > 0)?;
@@ -133,7 +131,8 @@ fn claim_of(pod: &Pod) -> Claim {
         ports.collect()
     };
     let sidecars = init_containers(pod).iter().filter(|container| kind_of_init(container) == Kind::Sidecar);
-    Claim { requests: all, ports: main_containers(pod).iter().chain(sidecars).flat_map(ports).collect() }
+    let ports = main_containers(pod).iter().chain(sidecars).flat_map(ports).collect();
+    Claim { requests: totals::requested(pod), ports, quality: Quality::of(pod) }
 }
 
 fn fits<'a>(
@@ -147,9 +146,9 @@ fn fits<'a>(
         let message = "Failed to admit pod as the OS field doesn't match node OS";
         return Err(("PodOSNotSupported".into(), message.into()));
     }
-    let (mut used, mut ports, mut pods) = (BTreeMap::new(), Vec::new(), 0);
+    let (mut used, mut ports, mut pods) = (Totals::new(), Vec::new(), 0);
     for other in others {
-        add(&mut used, &other.requests);
+        totals::add(&mut used, &other.requests);
         ports.extend(&other.ports);
         pods += 1;
     }
@@ -158,8 +157,8 @@ fn fits<'a>(
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     for (name, requested) in wants.filter(|(_, requested)| *requested > 0) {
         // What the node does not know may be the whole cluster's.
-        let Some(has) = allocatable.and_then(|allocatable| allocatable.get(&name)) else { continue };
-        let (capacity, used) = (amount(&name, &has.0), used.get(&name).copied().unwrap_or(0));
+        let Some(capacity) = allocatable.and_then(|allocatable| totals::number(allocatable, &name)) else { continue };
+        let used = used.get(&name).copied().unwrap_or(0);
         if requested > capacity - used {
             let message = format!(
                 "Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
@@ -234,5 +233,35 @@ fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
         "Gt" => compare(value, values.first().map(String::as_str)).is_some_and(|order| order.is_gt()),
         "Lt" => compare(value, values.first().map(String::as_str)).is_some_and(|order| order.is_lt()),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_short_takes_no_more() {
+        let pod = |class: &str, spec: serde_json::Value| -> Pod {
+            serde_json::from_value(json!({"spec": spec, "status": {"qosClass": class}})).expect("a pod")
+        };
+        let plain = json!({"containers": []});
+        let critical = json!({"containers": [], "priority": CRITICAL});
+        let tolerant = json!({"containers": [], "tolerations": [
+            {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"},
+        ]});
+        let (memory, disk) = (Pressure { memory: true, disk: false }, Pressure { memory: false, disk: true });
+        let why = |class: &str, spec: &serde_json::Value, pressure| {
+            under_pressure(&pod(class, spec.clone()), pressure).err().map(|reason| reason.message)
+        };
+        let refused = |condition: &str| Some(format!("The node had condition: [{condition}]. "));
+        assert_eq!(why("BestEffort", &plain, Pressure::default()), None);
+        assert_eq!(why("BestEffort", &plain, memory), refused("MemoryPressure"));
+        assert_eq!(why("BestEffort", &tolerant, memory), None);
+        assert_eq!(why("Burstable", &plain, memory), None);
+        assert_eq!(why("Guaranteed", &plain, disk), refused("DiskPressure"));
+        assert_eq!(why("BestEffort", &critical, disk), None);
     }
 }

@@ -8,11 +8,12 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use tokio::sync::watch;
 
 use super::{
+    access::ImageAccess,
     admission::Claims,
     containers::{Kind, find},
     images::Pulls,
 };
-use crate::{Settings, configuration::Configuration, objects::Objects, volumes::Volumes};
+use crate::{Settings, configuration::Configuration, eviction::Pressure, objects::Objects, volumes::Volumes};
 
 pub struct Context {
     pub settings: Settings,
@@ -23,9 +24,12 @@ pub struct Context {
     pub configuration: Configuration,
     pub recorder: Recorder,
     pub pulls: Pulls,
+    pub access: ImageAccess,
     pub claims: Claims,
     /// The node as the API has it, once it is registered.
     pub node: watch::Receiver<Option<Arc<Node>>>,
+    /// What the node is short of.
+    pub pressure: watch::Receiver<Pressure>,
 }
 
 impl Context {

@@ -9,6 +9,7 @@ use kube::{
 use super::{
     containers::{name, namespace, uid},
     context::Context,
+    logs,
     observed::Observed,
 };
 
@@ -44,13 +45,7 @@ pub async fn remove(context: &Context, pod: &Pod, observed: &Observed) -> Result
     for container in &observed.containers {
         context.runtime().remove_container(&container.id).await.map_err(|error| error.to_string())?;
     }
-    if let Ok(config) = context.configuration.sandbox(pod, 0)
-        && !config.log_directory.is_empty()
-    {
-        match tokio::fs::remove_dir_all(&config.log_directory).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.to_string()),
-            _ => {}
-        }
-    }
-    Ok(())
+    let (root, uid) = (context.settings.root.clone(), uid(pod).to_owned());
+    let removed = tokio::task::spawn_blocking(move || logs::remove(&root, &uid)).await;
+    removed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }

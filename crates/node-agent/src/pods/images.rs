@@ -11,15 +11,21 @@ use container_runtime::{
     services::{AuthConfig, Image},
 };
 use controller_runtime::events::EventType;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::{
+    api::core::v1::{Container, ImageVolumeSource, Pod},
+    jiff::Timestamp,
+};
 
 use super::{backoff::Backoff, containers::uid, context::Context, credentials};
 use crate::status::Reason;
 
-/// Pulls that failed: when each may be tried again, and why it failed. By the pod's uid and the image.
+/// What is remembered of images.
 #[derive(Default)]
 pub struct Pulls {
+    /// Pulls that failed: when each may be tried again, and why it failed. By the pod's uid and the image.
     failed: Mutex<HashMap<(String, String), (Backoff, String)>>,
+    /// When images were last wanted, by their ids.
+    used: Mutex<HashMap<String, Timestamp>>,
 }
 
 impl Pulls {
@@ -31,41 +37,88 @@ impl Pulls {
         self.failed().retain(|(of, _), _| of != uid);
     }
 
+    /// Somebody wants an image, or has it.
+    pub fn used(&self, id: &str, now: Timestamp) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), now);
+    }
+
+    /// When an image was last wanted; one that is seen for the first time counts from `now`. Only these ids are remembered.
+    pub fn last_used(&self, ids: &[&str], now: Timestamp) -> HashMap<String, Timestamp> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.retain(|id, _| ids.contains(&id.as_str()));
+        for id in ids {
+            used.entry((*id).to_owned()).or_insert(now);
+        }
+        used.clone()
+    }
+
     /// When an image of the pod may be tried again.
-    pub fn remaining(&self, uid: &str, image: &str, now: k8s_openapi::jiff::Timestamp) -> Option<Duration> {
+    pub fn remaining(&self, uid: &str, image: &str, now: Timestamp) -> Option<Duration> {
         let failed = self.failed();
         let (backoff, _) = failed.get(&(uid.to_owned(), image.to_owned()))?;
         backoff.remaining_since_update(now)
     }
 }
 
-/// The container's image. The reason is what the container waits for.
-pub async fn ensure(context: &Context, pod: &Pod, container: &Container) -> Result<Image, Reason> {
-    let name = container.image.as_deref().unwrap_or_default();
-    let event = |type_, reason: &str, message: &str| {
-        context.container_event(pod, &container.name, type_, reason, message);
-    };
+/// An image that a pod wants, and by which policy.
+pub struct Wanted<'a> {
+    name: &'a str,
+    policy: &'a str,
+    /// Whose image it is; none if it is a volume.
+    container: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    pub fn by_container(container: &'a Container) -> Self {
+        Self {
+            name: container.image.as_deref().unwrap_or_default(),
+            policy: container.image_pull_policy.as_deref().unwrap_or("IfNotPresent"),
+            container: Some(&container.name),
+        }
+    }
+
+    pub fn by_volume(source: &'a ImageVolumeSource) -> Self {
+        Self {
+            name: source.reference.as_deref().unwrap_or_default(),
+            policy: source.pull_policy.as_deref().unwrap_or("IfNotPresent"),
+            container: None,
+        }
+    }
+
+    fn event(&self, context: &Context, pod: &Pod, type_: EventType, reason: &str, message: &str) {
+        match self.container {
+            Some(container) => context.container_event(pod, container, type_, reason, message),
+            None => context.event(pod, type_, reason, message),
+        }
+    }
+}
+
+/// The image that is wanted. The reason is what the container waits for.
+pub async fn ensure(context: &Context, pod: &Pod, wanted: &Wanted<'_>) -> Result<Image, Reason> {
+    let name = wanted.name;
+    let event = |type_, reason: &str, message: &str| wanted.event(context, pod, type_, reason, message);
     let Ok(full) = normalize(name) else {
         let why = format!("couldn't parse image name {name:?}: invalid reference format");
         let message = format!("Failed to apply default image tag {name:?}: {why}");
         event(EventType::Warning, "InspectFailed", &message);
         return Err(Reason::new("InvalidImageName", message));
     };
-    let policy = container.image_pull_policy.as_deref().unwrap_or("IfNotPresent");
-    if policy != "Always" {
+    if wanted.policy != "Always" {
         match context.images().image_status(&full).await {
-            Ok(Some(image)) => {
+            Ok(Some(image)) if may_use(context, pod, &full, &image).await => {
                 let message =
                     format!("Container image {name:?} already present on machine and can be accessed by the pod");
                 event(EventType::Normal, "Pulled", &message);
+                context.pulls.used(&image.id, context.settings.clock.now());
                 return Ok(image);
             }
-            Ok(None) if policy == "Never" => {
+            // It is not here, or not for this pod.
+            Ok(_) if wanted.policy == "Never" => {
                 let message = format!("Container image {name:?} is not present with pull policy of Never");
                 event(EventType::Warning, "ErrImageNeverPull", &message);
                 return Err(Reason::new("ErrImageNeverPull", message));
             }
-            Ok(None) => {}
+            Ok(_) => {}
             Err(error) => {
                 let message = format!("Failed to inspect image {full:?}: {error}");
                 event(EventType::Warning, "InspectFailed", &message);
@@ -73,13 +126,18 @@ pub async fn ensure(context: &Context, pod: &Pod, container: &Container) -> Resu
             }
         }
     }
-    pull(context, pod, container, name, &full).await
+    pull(context, pod, wanted, &full).await
 }
 
-async fn pull(context: &Context, pod: &Pod, container: &Container, name: &str, full: &str) -> Result<Image, Reason> {
-    let event = |type_, reason: &str, message: &str| {
-        context.container_event(pod, &container.name, type_, reason, message);
-    };
+/// Whether the pod has what the image was fetched with, if that needed something.
+async fn may_use(context: &Context, pod: &Pod, full: &str, image: &Image) -> bool {
+    !context.access.is_closed(&image.id)
+        || context.access.has_one(&image.id, &credentials::of(context, pod, full).await)
+}
+
+async fn pull(context: &Context, pod: &Pod, wanted: &Wanted<'_>, full: &str) -> Result<Image, Reason> {
+    let name = wanted.name;
+    let event = |type_, reason: &str, message: &str| wanted.event(context, pod, type_, reason, message);
     let key = (uid(pod).to_owned(), name.to_owned());
     let before = context.pulls.failed().get(&key).cloned();
     if let Some((backoff, why)) = &before
@@ -94,6 +152,7 @@ async fn pull(context: &Context, pod: &Pod, container: &Container, name: &str, f
     match fetch(context, &credentials::of(context, pod, full).await, full).await {
         Ok(image) => {
             context.pulls.failed().remove(&key);
+            context.pulls.used(&image.id, context.settings.clock.now());
             let took = shown(began.elapsed());
             let message = format!(
                 "Successfully pulled image {name:?} in {took} ({took} including waiting). Image size: {} bytes.",
@@ -120,6 +179,9 @@ async fn fetch(context: &Context, credentials: &[AuthConfig], full: &str) -> Res
         match context.images().pull_image(full, auth).await {
             Ok(id) => {
                 let image = context.images().image_status(&id).await.map_err(|error| error.to_string())?;
+                if let Err(error) = context.access.fetched(&id, auth) {
+                    tracing::warn!(image = id, %error, "cannot note whose an image is");
+                }
                 return image.ok_or_else(|| format!("image {full:?} was pulled and is not there"));
             }
             Err(error) => problem = Some(error.to_string()),

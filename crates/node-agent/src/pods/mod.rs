@@ -9,12 +9,17 @@
 //! | [`observed`] | what the runtime knows of a pod |
 //! | [`containers`] | a pod's containers, whatever list they are in |
 //! | `images`, `credentials`, `backoff` | pulling, with whose name, and how often |
+//! | [`access`] | which pods may use an image that is here already |
 //! | `admission` | whether a pod fits on the node |
+//! | [`classes`] | which pods get processors first |
+//! | [`logs`] | the logs of pods on disk |
 //! | `resize` | a running pod gets more or less of the node |
 //! | `registry` | what the agent's server asks for |
 
+pub mod access;
 pub mod admission;
 mod backoff;
+pub mod classes;
 pub mod containers;
 pub mod context;
 mod credentials;
@@ -24,6 +29,7 @@ pub mod fixtures;
 mod hooks;
 pub mod images;
 mod kill;
+pub mod logs;
 pub mod observed;
 pub mod plan;
 pub mod registry;
@@ -50,7 +56,10 @@ use self::{
     registry::Registry,
     worker::{Admitted, Message, Worker},
 };
-use crate::configuration::{labels, named};
+use crate::{
+    configuration::{labels, named},
+    eviction::Eviction,
+};
 
 /// Hands what happens to the workers.
 pub struct Pods {
@@ -67,8 +76,14 @@ impl Pods {
         Self { context, registry, workers: HashMap::new(), running: JoinSet::new(), sandboxes: HashMap::new() }
     }
 
-    /// Runs all pods of the node until `stop`; `objects` tells of pods whose objects have changed.
-    pub async fn run(mut self, mut objects: mpsc::UnboundedReceiver<String>, stop: CancellationToken) {
+    /// Runs all pods of the node until `stop`; `objects` tells of pods whose objects have changed, `evicted` of those that have to
+    /// go.
+    pub async fn run(
+        mut self,
+        mut objects: mpsc::UnboundedReceiver<String>,
+        mut evicted: mpsc::UnboundedReceiver<(String, Eviction)>,
+        stop: CancellationToken,
+    ) {
         // From before anything is looked at, so that nothing is missed.
         let mut events = self.context.settings.runtime.events();
         let mut network = self.context.settings.network.clone();
@@ -102,6 +117,7 @@ impl Pods {
                 Some((pod, gone)) = changes.recv() => self.changed(pod, gone),
                 Some(event) = events.recv() => self.happened(&event).await,
                 Some(uid) = objects.recv() => self.tell(&uid, Message::Objects),
+                Some((uid, eviction)) = evicted.recv() => self.tell(&uid, Message::Evicted(eviction)),
                 Ok(()) = network.changed() => {
                     self.workers.values().for_each(|worker| drop(worker.send(Message::Network)));
                 }
@@ -134,7 +150,10 @@ impl Pods {
         if is_final(phase(pod)) || pod.metadata.deletion_timestamp.is_some() {
             return Admitted::Yes;
         }
-        match self.context.claims.admit(pod, self.context.node.borrow().as_deref()) {
+        let pressure = *self.context.pressure.borrow();
+        let admitted = admission::under_pressure(pod, pressure)
+            .and_then(|()| self.context.claims.admit(pod, self.context.node.borrow().as_deref()));
+        match admitted {
             Ok(()) => Admitted::Yes,
             Err(mut reason) => {
                 self.context.event(pod, EventType::Warning, &reason.reason, reason.message.clone());
@@ -192,7 +211,8 @@ impl Pods {
             }
             self.sandboxes.insert(id, uid);
         }
-        for uid in self.context.volumes.pods_on_disk() {
+        let with_logs = logs::pods(&self.context.settings.root);
+        for uid in self.context.volumes.pods_on_disk().into_iter().chain(with_logs) {
             if !self.workers.contains_key(&uid) {
                 self.adopt(&Labels::from([(labels::POD_UID.to_owned(), uid)]));
             }

@@ -12,7 +12,7 @@ use super::{
     containers::{self, is_on_host_network, restarts_after},
     termination_message,
 };
-use crate::configuration::labels;
+use crate::configuration::{annotations, labels};
 
 /// The pod's sandboxes and containers, the newest first.
 #[derive(Debug, Clone, Default)]
@@ -130,4 +130,9 @@ impl Observed {
 
 pub fn has_exited(container: &ContainerStatus) -> bool {
     container.state == ContainerState::Exited
+}
+
+/// The image that a container was made with, by the name that its pod gave it then.
+pub fn image_of(container: &ContainerStatus) -> Option<&str> {
+    container.annotations.get(annotations::IMAGE).map(String::as_str)
 }

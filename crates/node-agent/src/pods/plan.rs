@@ -1,6 +1,6 @@
 //! What a pod needs done, from what it should be and what the runtime has: a pure function.
 
-use container_runtime::services::{ContainerState, ContainerStatus};
+use container_runtime::services::{ContainerState, ContainerStatus, LinuxContainerResources};
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::{
@@ -8,7 +8,7 @@ use super::{
         Kind, ephemeral_containers, init_containers, kind_of_init, main_containers, matching_rule, restart_policy,
         restarts_after, restarts_after_failed_probe,
     },
-    observed::{Observed, has_exited},
+    observed::{Observed, has_exited, image_of},
     resize::Update,
 };
 use crate::probes::{Outcome, ProbeKind, Results};
@@ -23,6 +23,8 @@ pub struct Plan {
     pub reset: Vec<String>,
     /// Containers that go on with other limits.
     pub update: Vec<Update>,
+    /// What the pod as a whole is limited to from now on.
+    pub limit_pod: Option<LinuxContainerResources>,
     pub sandbox: Option<NewSandbox>,
     pub start: Vec<Start>,
 }
@@ -93,16 +95,17 @@ pub fn plan(pod: &Pod, observed: &Observed, probed: &Results) -> Plan {
                     starts += 1;
                 }
             }
-            Some(latest) => match failed_probe(latest, probed) {
+            Some(latest) => match why_not_kept(container, latest, probed) {
                 None => kept += 1,
-                Some(probe) => {
-                    let message = format!("Container {} failed {probe} probe", container.name);
-                    if restarts_after_failed_probe(pod, container) {
-                        plan.stop(latest, format!("{message}, will be restarted"), Some(probe));
+                Some((why, probe)) => {
+                    let message = format!("Container {} {why}", container.name);
+                    // A container that has become another one starts whatever its policy is.
+                    if probe.is_none() || restarts_after_failed_probe(pod, container) {
+                        plan.stop(latest, format!("{message}, will be restarted"), probe);
                         plan.start(Kind::Main, container);
                         starts += 1;
                     } else {
-                        plan.stop(latest, message, Some(probe));
+                        plan.stop(latest, message, probe);
                     }
                 }
             },
@@ -217,8 +220,8 @@ fn keep_sidecar(container: &Container, observed: &Observed, probed: &Results, pl
     if let Some(latest) = observed.latest(&container.name) {
         match latest.state {
             ContainerState::Running => {
-                let Some(probe) = failed_probe(latest, probed) else { return };
-                plan.stop(latest, format!("Init container {} failed {probe} probe", container.name), Some(probe));
+                let Some((why, probe)) = why_not_kept(container, latest, probed) else { return };
+                plan.stop(latest, format!("Init container {} {why}", container.name), probe);
             }
             ContainerState::Unknown => plan.stop(latest, unknown("Init container"), None),
             ContainerState::Created | ContainerState::Exited => {}
@@ -227,10 +230,18 @@ fn keep_sidecar(container: &Container, observed: &Observed, probed: &Results, pl
     plan.start(Kind::Sidecar, container);
 }
 
-fn failed_probe(container: &ContainerStatus, probed: &Results) -> Option<ProbeKind> {
-    [ProbeKind::Liveness, ProbeKind::Startup]
-        .into_iter()
-        .find(|kind| probed.get(&container.id, *kind) == Some(Outcome::Failure))
+/// Why a container that runs does not go on: it has become another one, or has failed a probe.
+fn why_not_kept(
+    container: &Container,
+    latest: &ContainerStatus,
+    probed: &Results,
+) -> Option<(String, Option<ProbeKind>)> {
+    if image_of(latest).is_some_and(|image| container.image.as_deref() != Some(image)) {
+        return Some(("definition changed".to_owned(), None));
+    }
+    let mut kinds = [ProbeKind::Liveness, ProbeKind::Startup].into_iter();
+    let failed = kinds.find(|kind| probed.get(&latest.id, *kind) == Some(Outcome::Failure))?;
+    Some((format!("failed {failed} probe"), Some(failed)))
 }
 
 /// A rule of a container that ended may ask for all containers to start again: then all of them are removed, those that asked last.

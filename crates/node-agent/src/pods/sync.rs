@@ -2,11 +2,13 @@
 //!
 //! It can be told to stop: then it ends as soon as what it is doing has ended, and hooks and pulls are not waited for.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use container_runtime::services::{ContainerStatus, Image, NamespaceMode, PodSandboxStatus};
+use container_runtime::{
+    services::{ContainerStatus, Image, LinuxContainerResources, NamespaceMode, PodSandboxStatus, ServiceError},
+    shim::rotated,
+};
 use controller_runtime::events::EventType;
-use futures::FutureExt;
 use k8s_openapi::api::{
     core::v1::{Container, Pod},
     node::v1::RuntimeClass,
@@ -17,12 +19,13 @@ use tokio_util::sync::CancellationToken;
 use super::{
     containers::{Kind, ephemeral_containers, find, init_containers, is_on_host_network},
     context::Context,
-    hooks, images,
+    hooks,
+    images::{self, Wanted},
     kill::{self, Kill},
     observed::Observed,
     plan::{NewSandbox, Plan, Start},
 };
-use crate::status::Reason;
+use crate::{status::Reason, volumes};
 
 /// What happened on the way.
 #[derive(Debug)]
@@ -84,15 +87,11 @@ impl SyncJob {
                 .await
                 .map_err(|error| failed(&error))?;
         }
-        for update in plan.update {
-            let updated = context.runtime().update_container_resources(&update.id, update.resources).await;
-            updated.map_err(|error| {
-                context.event(pod, EventType::Warning, "ResizeError", format!("Pod resize error: {error}"));
-                failed(&error)
-            })?;
-        }
+        self.resize(&plan).await?;
         for id in &plan.reset {
-            context.runtime().remove_container(id).await.map_err(|error| failed(&error))?;
+            if let Some(old) = self.observed.containers.iter().find(|container| container.id == *id) {
+                self.remove(old).await.map_err(|error| failed(&error))?;
+            }
         }
         let sandbox = match &plan.sandbox {
             Some(new) => {
@@ -128,6 +127,33 @@ impl SyncJob {
         Ok(renewal)
     }
 
+    /// Gives running containers other limits, and the pod as a whole.
+    async fn resize(&self, plan: &Plan) -> Result<(), SyncError> {
+        let refused = |error: ServiceError| {
+            let message = format!("Pod resize error: {error}");
+            self.context.event(&self.pod, EventType::Warning, "ResizeError", message);
+            SyncError::Failed(error.to_string())
+        };
+        if let Some(limits) = plan.limit_pod.as_ref().filter(|_| !plan.update.is_empty()) {
+            // The whole must not have less than a part, neither before nor after: in between only the parts are limited.
+            let loose = LinuxContainerResources { cpu_quota: -1, memory_limit_in_bytes: -1, ..limits.clone() };
+            self.limit_pod(loose).await.map_err(refused)?;
+        }
+        for update in &plan.update {
+            let updated = self.context.runtime().update_container_resources(&update.id, update.resources.clone()).await;
+            updated.map_err(refused)?;
+        }
+        match &plan.limit_pod {
+            Some(limits) => self.limit_pod(limits.clone()).await.map_err(refused),
+            None => Ok(()),
+        }
+    }
+
+    async fn limit_pod(&self, limits: LinuxContainerResources) -> Result<(), ServiceError> {
+        let Some(sandbox) = self.observed.usable_sandbox(&self.pod) else { return Ok(()) };
+        self.context.runtime().update_pod_sandbox_resources(&sandbox.id, limits).await
+    }
+
     async fn or_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, SyncError> {
         self.stop.run_until_cancelled(work).await.ok_or(SyncError::Stopped)
     }
@@ -137,7 +163,7 @@ impl SyncJob {
         for container in &self.observed.containers {
             if init_containers(&self.pod).iter().any(|init| init.name == container.metadata.name) {
                 // What stays is removed with the pod.
-                let _ = self.context.runtime().remove_container(&container.id).await;
+                let _ = self.remove(container).await;
             }
         }
     }
@@ -166,13 +192,13 @@ impl SyncJob {
     async fn start(&self, sandbox: &PodSandboxStatus, start: &Start) -> Result<(), Option<Reason>> {
         let (context, pod) = (&*self.context, &*self.pod);
         let Some((_, container)) = find(pod, &start.name) else { return Ok(()) };
-        let image = self.stop.run_until_cancelled(images::ensure(context, pod, &container)).await.ok_or(None)?;
-        let image = image.map_err(|reason| {
+        let images = self.stop.run_until_cancelled(self.images(&container)).await.ok_or(None)?;
+        let (image, mounted) = images.map_err(|reason| {
             self.error(&container.name, &reason.reason);
             Some(reason)
         })?;
         let addresses = self.addresses(sandbox);
-        let id = self.create(sandbox, start.kind, &container, &image, &addresses).await.map_err(Some)?;
+        let id = self.create(sandbox, start.kind, &container, (&image, &mounted), &addresses).await.map_err(Some)?;
         context.container_event(pod, &container.name, EventType::Normal, "Created", "Container created");
         let Some(hook) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref()) else {
             return self.run_container(&container.name, &id).await.map_err(Some);
@@ -193,6 +219,18 @@ impl SyncJob {
                 Err(Some(Reason::new("PostStartHookError", why)))
             }
         }
+    }
+
+    /// The image of a container, and the ids of those that are volumes of it.
+    async fn images(&self, container: &Container) -> Result<(Image, BTreeMap<String, String>), Reason> {
+        let (context, pod) = (&*self.context, &*self.pod);
+        let image = images::ensure(context, pod, &Wanted::by_container(container)).await?;
+        let mut mounted = BTreeMap::new();
+        for (volume, source) in volumes::mounted_images(pod, container) {
+            let image = images::ensure(context, pod, &Wanted::by_volume(source)).await?;
+            mounted.insert(volume.to_owned(), image.id);
+        }
+        Ok((image, mounted))
     }
 
     async fn run_container(&self, name: &str, id: &str) -> Result<(), Reason> {
@@ -217,7 +255,7 @@ impl SyncJob {
         sandbox: &PodSandboxStatus,
         kind: Kind,
         container: &Container,
-        image: &Image,
+        (image, mounted): (&Image, &BTreeMap<String, String>),
         addresses: &[IpAddr],
     ) -> Result<String, Reason> {
         let (context, pod) = (&*self.context, &*self.pod);
@@ -228,7 +266,7 @@ impl SyncJob {
         let restarts = self.restarts(&container.name);
         let environment = context.configuration.environment(pod, container, addresses).await;
         let environment = environment.map_err(|error| config_error(error.to_string()))?;
-        let mounts = context.volumes.mounts(pod, container, addresses, &environment).await;
+        let mounts = context.volumes.mounts(pod, container, addresses, &environment, mounted).await;
         let mounts = mounts.map_err(|error| config_error(error.to_string()))?;
         let config = context.configuration.container(pod, container, image, environment, mounts, restarts);
         let mut config = config.map_err(|error| config_error(error.to_string()))?;
@@ -275,7 +313,21 @@ impl SyncJob {
         });
         for old in ended.skip(1) {
             // Whoever asks for their logs has had time; the rest goes with the pod.
-            self.context.runtime().remove_container(&old.id).map(drop).await;
+            let _ = self.remove(old).await;
         }
+    }
+
+    /// Removes a container of an earlier run with its log: whoever crashes forever must not fill the disk.
+    async fn remove(&self, old: &ContainerStatus) -> Result<(), ServiceError> {
+        self.context.runtime().remove_container(&old.id).await?;
+        let path = PathBuf::from(&old.log_path);
+        let removed = tokio::task::spawn_blocking(move || {
+            for file in rotated(&path).into_iter().chain([path]) {
+                // What is left goes with the pod.
+                let _ = std::fs::remove_file(file);
+            }
+        });
+        let _ = removed.await;
+        Ok(())
     }
 }

@@ -7,8 +7,9 @@ use std::{
 
 use container_runtime::services::ContainerStatus;
 use k8s_openapi::api::core::v1::Pod;
+use rustix::fs::OFlags;
 use tokio::{
-    fs::File,
+    fs::OpenOptions,
     io::{AsyncReadExt, AsyncSeekExt},
 };
 
@@ -49,8 +50,14 @@ pub async fn add(status: &mut ContainerStatus, pod: &Pod) {
 }
 
 async fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path).await?;
-    let length = file.metadata().await?.len();
+    // Where a volume of the pod is mounted, it may be anything: a pipe must not keep the agent waiting.
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let mut file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).await?;
+    let metadata = file.metadata().await?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let length = metadata.len();
     file.seek(SeekFrom::Start(length.saturating_sub(most))).await?;
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).await?;

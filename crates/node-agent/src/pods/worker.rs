@@ -12,7 +12,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use container_runtime::services::ServiceError;
+use container_runtime::services::{LinuxContainerResources, ServiceError};
 use controller_runtime::events::EventType;
 use k8s_openapi::{
     api::core::v1::{Pod, PodStatus},
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     backoff::Backoff,
-    containers::{Kind, is_final, is_on_host_network, phase, uid},
+    containers::{Kind, find, is_final, is_on_host_network, phase, uid},
     context::Context,
     ending, kill,
     observed::Observed,
@@ -38,8 +38,10 @@ use super::{
 };
 use crate::{
     configuration::named,
+    eviction::Eviction,
     probes::{Outcome, ProbeKind, Probes},
     status::{self, Facts, Reason, writer::Writer},
+    volumes::mounted_images,
 };
 
 /// How long it waits after something failed, twice as long each time.
@@ -47,6 +49,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How long `ErrImagePull` is shown before `ImagePullBackOff` is.
 const SHOWN_FOR: Duration = Duration::from_secs(1);
+
+/// The seconds that a pod gets that the node cannot keep.
+const GRACE_OF_EVICTED: i64 = 1;
 
 /// What a worker is told.
 #[derive(Debug)]
@@ -61,6 +66,8 @@ pub enum Message {
     Objects,
     /// The network has become ready, or not.
     Network,
+    /// The node cannot keep it.
+    Evicted(Eviction),
     Probe(String, ProbeKind, Outcome),
     Progress(Progress),
     Synced(Result<Renewal, SyncError>),
@@ -81,7 +88,8 @@ enum State {
 
 /// What goes on beside the worker.
 enum Job {
-    Sync(CancellationToken),
+    /// With the limits of the pod as a whole that it sets.
+    Sync(CancellationToken, Option<LinuxContainerResources>),
     /// With the grace period that it began with.
     Kill(JoinHandle<()>, Option<i64>),
     Clean,
@@ -101,6 +109,8 @@ pub struct Worker {
     /// Changes when there may be room for a wish.
     room: watch::Receiver<()>,
     resizing: Vec<String>,
+    /// What the pod as a whole is limited to, as far as this agent has set it.
+    limits: Option<LinuxContainerResources>,
     /// The API has it no more.
     gone: bool,
     /// As it was told last, and of which pod.
@@ -113,6 +123,8 @@ pub struct Worker {
     job: Option<Job>,
     /// Why the node has given the pod up.
     failed: Option<Reason>,
+    /// The pod has to go for the node's sake: it gets little time.
+    eviction: Option<Eviction>,
     waiting: HashMap<String, Reason>,
     /// The container whose hook is running.
     starting: Option<String>,
@@ -160,7 +172,7 @@ impl Worker {
             told_of: None,
             writer: Writer::new(context.settings.client.clone(), pod.clone()),
             probes: Probes::new(context.clone(), me.clone(), &pod),
-            room: context.claims.released(),
+            room: context.claims.changes(),
             context,
             registry,
             inbox,
@@ -168,9 +180,11 @@ impl Worker {
             pod,
             wish: None,
             resizing: Vec::new(),
+            limits: None,
             observed: Observed::default(),
             stale: true,
             job: None,
+            eviction: None,
             waiting: HashMap::new(),
             starting: None,
             crashes: HashMap::new(),
@@ -217,14 +231,18 @@ impl Worker {
             Message::Gone => self.gone = true,
             Message::Runtime => self.stale = true,
             Message::Objects | Message::Network => self.try_again(),
+            Message::Evicted(eviction) => self.evicted(eviction),
             Message::Probe(id, kind, outcome) => self.probes.found(&id, kind, outcome),
             Message::Progress(progress) => self.progress(progress),
             Message::Synced(result) => {
-                self.job = None;
+                let job = self.job.take();
                 self.starting = None;
                 self.stale = true;
                 match result {
                     Ok(renewal) => {
+                        if let Some(Job::Sync(_, Some(limits))) = job {
+                            self.limits = Some(limits);
+                        }
                         self.failures = 0;
                         self.not_before = None;
                         self.renew_at = renewal.map(|renewal| Instant::now() + renewal);
@@ -272,6 +290,15 @@ impl Worker {
         }
     }
 
+    fn evicted(&mut self, eviction: Eviction) {
+        if self.state != State::Syncing || self.failed.is_some() {
+            return;
+        }
+        self.context.event(&self.pod, EventType::Warning, "Evicted", eviction.message.clone());
+        self.failed = Some(Reason::new("Evicted", eviction.message.clone()));
+        self.eviction = Some(eviction);
+    }
+
     /// The API has another pod than before. Its status is mostly our own.
     fn changed(&mut self, pod: Arc<Pod>) {
         let (old, new) = (&self.pod.metadata, &pod.metadata);
@@ -279,6 +306,8 @@ impl Worker {
             == (&new.generation, &new.labels, &new.annotations, &new.deletion_grace_period_seconds);
         if !same {
             self.try_again();
+            // Another image may well be one that can be fetched.
+            self.held.retain(|name, _| image(&self.pod, name) == image(&pod, name));
         }
         if self.state == State::Syncing && !resize::asks_the_same(&self.pod, &pod) {
             self.resize(pod);
@@ -345,13 +374,16 @@ impl Worker {
 
     /// How long a container is not tried again.
     fn hold(&self, name: &str, reason: &Reason) -> Duration {
-        let image = super::containers::find(&self.pod, name).and_then(|(_, container)| container.image);
         match reason.reason.as_str() {
             "ErrImagePull" => SHOWN_FOR,
             "ImagePullBackOff" => {
-                let now = self.context.settings.clock.now();
-                let image = image.unwrap_or_default();
-                self.context.pulls.remaining(uid(&self.pod), &image, now).unwrap_or_default()
+                let Some((_, container)) = find(&self.pod, name) else { return SHOWN_FOR };
+                let volumes = mounted_images(&self.pod, &container);
+                let images = volumes.iter().filter_map(|(_, source)| source.reference.as_deref());
+                let left = images
+                    .chain(container.image.as_deref())
+                    .filter_map(|image| self.context.pulls.remaining(uid(&self.pod), image, self.now()));
+                left.max().unwrap_or(SHOWN_FOR)
             }
             // It ran, so that it is a crash like any other.
             "PostStartHookError" => Duration::ZERO,
@@ -427,6 +459,7 @@ impl Worker {
             resizing: &self.resizing,
             resize_pending: self.wish.as_ref().map(|(_, reason)| reason),
             failed: self.failed.as_ref(),
+            disrupted: self.eviction.as_ref().filter(|eviction| eviction.disrupts).map(|eviction| &*eviction.message),
             ending: self.state != State::Syncing,
             ended: self.state == State::Terminated,
             now: self.context.settings.clock.time(),
@@ -487,6 +520,7 @@ impl Worker {
         }
         resize::add_to(&mut plan, &self.context, &self.pod, &self.observed);
         self.hold_back(&mut plan);
+        let limits = self.limits_to_set(&mut plan);
         let renew = self.renew_at.is_some_and(|at| at <= now);
         if plan.is_empty() && !self.refresh && !renew {
             if let Some(at) = self.renew_at {
@@ -508,7 +542,17 @@ impl Worker {
         };
         let me = self.me.clone();
         tokio::spawn(async move { me.send(Message::Synced(sync.run(plan).await)) });
-        self.job = Some(Job::Sync(stop));
+        self.job = Some(Job::Sync(stop, limits));
+    }
+
+    /// The limits of the pod as a whole, if it does not have them: a new sandbox comes with them, one that is there is given them.
+    fn limits_to_set(&self, plan: &mut Plan) -> Option<LinuxContainerResources> {
+        let limits = self.context.configuration.pod_resources(&self.pod);
+        if plan.stop_pod && plan.sandbox.is_none() || self.limits.as_ref() == Some(&limits) && plan.sandbox.is_none() {
+            return None;
+        }
+        plan.limit_pod = Some(limits.clone()).filter(|_| plan.sandbox.is_none());
+        Some(limits)
     }
 
     /// Pods with a network of their own wait until there can be one.
@@ -579,7 +623,7 @@ impl Worker {
         let of_spec = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         let grace = self.pod.metadata.deletion_grace_period_seconds.or(of_spec);
         match &self.job {
-            Some(Job::Sync(stop)) => stop.cancel(),
+            Some(Job::Sync(stop, _)) => stop.cancel(),
             Some(Job::Kill(job, began)) => {
                 // A shorter time than it began with: begin anew.
                 if grace < *began {
@@ -609,8 +653,9 @@ impl Worker {
     fn kill(&mut self, grace: Option<i64>) {
         let (context, pod, observed, me) =
             (self.context.clone(), self.pod.clone(), self.observed.clone(), self.me.clone());
+        let shorter = self.eviction.is_some().then_some(GRACE_OF_EVICTED);
         let job = tokio::spawn(async move {
-            let result = kill::kill_pod(&context, &pod, &observed, None).await;
+            let result = kill::kill_pod(&context, &pod, &observed, shorter).await;
             drop(me.send(Message::Killed(result)));
         });
         self.job = Some(Job::Kill(job, grace));
@@ -640,6 +685,10 @@ impl Worker {
             );
         }
     }
+}
+
+fn image(pod: &Pod, container: &str) -> Option<String> {
+    find(pod, container).and_then(|(_, container)| container.image)
 }
 
 /// A duration as Go writes it: `10s`, `2m40s`.

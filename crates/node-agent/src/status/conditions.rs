@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
 use super::Facts;
 use crate::pods::containers::{Kind, init_containers, kind_of_init, main_containers, matching_rule};
 
-/// Those that the node tells; all others are somebody else's and stay as they are.
+/// Those that only the node tells; all others are somebody else's and stay as they are.
 pub const OWN: &[&str] = &[
     "PodReadyToStartContainers",
     "Initialized",
@@ -17,8 +17,16 @@ pub const OWN: &[&str] = &[
     "AllContainersRestarting",
     "PodResizePending",
     "PodResizeInProgress",
-    "DisruptionTarget",
 ];
+
+/// A disruption is told of by the node if it makes one, and by others.
+const DISRUPTION: &str = "DisruptionTarget";
+const BY_NODE: &str = "TerminationByKubelet";
+
+/// Whether a condition is for the node to tell.
+pub fn is_own(type_: &str, reason: Option<&str>) -> bool {
+    OWN.contains(&type_) || type_ == DISRUPTION && reason == Some(BY_NODE)
+}
 
 /// A condition before it is known since when it holds.
 struct Told {
@@ -41,8 +49,8 @@ impl Told {
 pub fn fill(facts: &Facts, status: &mut PodStatus) {
     let of_api = facts.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let of_others = of_api.iter().filter(|condition| {
-        // The node tells of a disruption only when it makes one; others do, too.
-        !OWN.contains(&condition.type_.as_str()) || condition.type_ == "DisruptionTarget"
+        let told_here = condition.type_ == DISRUPTION && facts.disrupted.is_some();
+        !OWN.contains(&condition.type_.as_str()) && !told_here
     });
     let mut conditions: Vec<PodCondition> = of_others.cloned().collect();
     let containers_ready = containers_ready(facts, status);
@@ -60,6 +68,11 @@ pub fn fill(facts: &Facts, status: &mut PodStatus) {
         message: Some(pending.message.clone()),
         ..Told::new("PodResizePending", true)
     }));
+    told.extend(
+        facts
+            .disrupted
+            .map(|why| Told { message: Some(why.to_owned()), ..Told::new(DISRUPTION, true).because(BY_NODE) }),
+    );
     if !facts.resizing.is_empty() {
         told.push(Told::new("PodResizeInProgress", true));
     }

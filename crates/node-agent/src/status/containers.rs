@@ -12,7 +12,10 @@ use k8s_openapi::{
 
 use super::{Facts, Reason};
 use crate::{
-    pods::containers::{Kind, ephemeral_containers, init_containers, kind_of_init, main_containers},
+    pods::{
+        containers::{Kind, ephemeral_containers, init_containers, kind_of_init, main_containers},
+        observed::image_of,
+    },
     probes::{Outcome, ProbeKind},
 };
 
@@ -168,7 +171,7 @@ fn of_known(facts: &Facts, container: &Container, known: &Known, before: Option<
     let resources = told.unwrap_or_else(|| container.resources.clone().unwrap_or_default());
     ContainerStatus {
         name: container.name.clone(),
-        image: container.image.clone().unwrap_or_else(|| known.image.clone()),
+        image: image_of(known).or(container.image.as_deref()).unwrap_or(&known.image).to_owned(),
         image_id: known.image_ref.clone(),
         container_id: Some(id),
         restart_count,

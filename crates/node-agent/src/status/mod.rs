@@ -64,6 +64,8 @@ pub struct Facts<'a> {
     pub resize_pending: Option<&'a Reason>,
     /// The node has given the pod up.
     pub failed: Option<&'a Reason>,
+    /// Why the node has ended the pod through no fault of its own.
+    pub disrupted: Option<&'a str>,
     /// No container will be started again.
     pub ending: bool,
     /// Nothing of the pod is left.

@@ -53,6 +53,7 @@ impl Case {
             resizing: &[],
             resize_pending: None,
             failed: None,
+            disrupted: None,
             ending: self.ending,
             ended: self.ended,
             now: Time(Timestamp::from_second(100).expect("a time")),

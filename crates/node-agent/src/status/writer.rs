@@ -11,7 +11,7 @@ use kube::{
 use serde_json::{Map, Value, json};
 use tokio::{sync::watch, time::sleep};
 
-use super::conditions::OWN;
+use super::conditions::{OWN, is_own};
 use crate::pods::containers::{name, namespace, uid};
 
 /// How long it waits after a write that failed, twice as long each time.
@@ -148,17 +148,18 @@ fn difference(pod: &Pod, status: &PodStatus) -> Option<Value> {
 fn changed_conditions(has: &Value, wants: Vec<Value>) -> Option<Value> {
     let has = has.as_array().map(Vec::as_slice).unwrap_or_default();
     let type_of = |condition: &Value| condition["type"].as_str().unwrap_or_default().to_owned();
-    let is_own = |type_: &str| OWN.contains(&type_) && type_ != "DisruptionTarget";
+    let is_own =
+        |condition: &Value| is_own(condition["type"].as_str().unwrap_or_default(), condition["reason"].as_str());
     let mut changed = Vec::new();
     for gone in has.iter().map(type_of) {
-        if is_own(&gone) && !wants.iter().any(|wanted| type_of(wanted) == gone) {
+        if OWN.contains(&gone.as_str()) && !wants.iter().any(|wanted| type_of(wanted) == gone) {
             changed.push(json!({"$patch": "delete", "type": gone}));
         }
     }
     for mut wanted in wants {
         let type_ = type_of(&wanted);
         let before = has.iter().find(|before| type_of(before) == type_);
-        if !is_own(&type_) || before == Some(&wanted) {
+        if !is_own(&wanted) || before == Some(&wanted) {
             continue;
         }
         // What is no longer said is taken away.

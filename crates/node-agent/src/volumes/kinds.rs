@@ -18,6 +18,8 @@ pub(super) enum Kind<'a> {
     Secret(&'a SecretVolumeSource),
     DownwardApi(&'a DownwardAPIVolumeSource),
     Projected(&'a ProjectedVolumeSource),
+    /// The runtime mounts it: there is nothing of it in the pod's folder.
+    Image,
 }
 
 impl<'a> Kind<'a> {
@@ -28,7 +30,8 @@ impl<'a> Kind<'a> {
             .or(volume.config_map.as_ref().map(Kind::ConfigMap))
             .or(volume.secret.as_ref().map(Kind::Secret))
             .or(volume.downward_api.as_ref().map(Kind::DownwardApi))
-            .or(volume.projected.as_ref().map(Kind::Projected));
+            .or(volume.projected.as_ref().map(Kind::Projected))
+            .or(volume.image.as_ref().map(|_| Kind::Image));
         kind.ok_or_else(|| {
             let source = serde_json::to_value(volume).unwrap_or_default();
             let mut names = source.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
@@ -41,6 +44,7 @@ impl<'a> Kind<'a> {
     pub(super) fn path(&self, root: &Path, uid: &str, name: &str) -> PathBuf {
         let kind = match self {
             Kind::HostPath(source) => return PathBuf::from(&source.path),
+            Kind::Image => return PathBuf::new(),
             Kind::EmptyDir(_) => "empty-dir",
             Kind::ConfigMap(_) => "configmap",
             Kind::Secret(_) => "secret",

@@ -7,6 +7,7 @@
 //! | `tokens` | service account tokens in projected volumes |
 //! | `folder` | a volume's folder on disk or in memory, and what is mounted |
 //! | `content` | files that change all at once |
+//! | `images` | which images a container's volumes are; the runtime mounts them |
 //! | `ownership` | `fsGroup` |
 //! | `mounts` | what is mounted in a container; `sub_path` and `hosts` are parts of it |
 //! | `reading` | files that one container writes and another one's variables come from |
@@ -21,6 +22,7 @@ mod empty_dir;
 mod folder;
 mod host_path;
 mod hosts;
+mod images;
 mod keys;
 mod kinds;
 mod mounts;
@@ -34,7 +36,7 @@ mod tests;
 mod tokens;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     io,
@@ -55,6 +57,7 @@ use crate::{
 };
 use content::Content;
 use folder::Medium;
+pub(crate) use images::mounted as mounted_images;
 use keys::Taken;
 use kinds::Kind;
 use projected::DEFAULT_MODE;
@@ -132,7 +135,7 @@ impl Volumes {
             match self.work_for(pod, uid, volume).await {
                 Ok((step, renew)) => {
                     renewal = renewal.into_iter().chain(renew).min();
-                    work.push(step);
+                    work.extend(step);
                 }
                 Err(error) => problems.push(failed(&volume.name, &error)),
             }
@@ -161,7 +164,13 @@ impl Volumes {
         VolumeError::unless_none(problems).map(|()| renewal)
     }
 
-    async fn work_for(&self, pod: &Pod, uid: &str, volume: &Volume) -> Result<(Work, Option<Duration>), VolumeError> {
+    /// What there is to do for a volume, and until when that is enough.
+    async fn work_for(
+        &self,
+        pod: &Pod,
+        uid: &str,
+        volume: &Volume,
+    ) -> Result<(Option<Work>, Option<Duration>), VolumeError> {
         let kind = Kind::of(volume)?;
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let mode = |mode: Option<i32>| mode.unwrap_or(DEFAULT_MODE) as u32;
@@ -197,23 +206,25 @@ impl Volumes {
                 renewal = renew;
                 of_objects(memory, content)
             }
+            Kind::Image => return Ok((None, None)),
         };
         let mut hasher = DefaultHasher::new();
         step.hash(&mut hasher);
         let (path, group) = (kind.path(&self.root, uid, &volume.name), group_of(pod));
-        Ok((Work { name: volume.name.clone(), state: hasher.finish(), path, group, step }, renewal))
+        Ok((Some(Work { name: volume.name.clone(), state: hasher.finish(), path, group, step }), renewal))
     }
 
     /// What is mounted in one container of the pod, subPath and subPathExpr resolved and made; `environment` is the
-    /// container's. The pod's /etc/hosts and the container's termination log are among them, the latter a new one each time.
+    /// container's, `images` are the ids of those that are volumes of it, by the volume. The pod's /etc/hosts and the container's termination log are among them, the latter a new one each time.
     pub async fn mounts(
         &self,
         pod: &Pod,
         container: &Container,
         pod_ips: &[IpAddr],
         environment: &[KeyValue],
+        images: &BTreeMap<String, String>,
     ) -> Result<Vec<Mount>, VolumeError> {
-        let planned = mounts::plan(&self.root, pod, container, environment)?;
+        let planned = mounts::plan(&self.root, pod, container, environment, images)?;
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let spec = pod.spec.clone().unwrap_or_default();
         let name = Hostname::of(pod, &self.cluster_domain).map_err(|error| VolumeError(error.to_string()))?;
@@ -258,6 +269,17 @@ impl Volumes {
             container_runtime::removal::remove_all(&folder)
         });
         removed.await.map_err(|error| VolumeError(format!("UnmountVolume.TearDown failed: {error}")))
+    }
+
+    /// The pod's folders on disk that its containers write to, by the names of the volumes.
+    pub fn empty_dirs(&self, pod: &Pod) -> Vec<(String, PathBuf)> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let on_disk = volumes.filter(|volume| {
+            let medium = volume.empty_dir.as_ref().map(|dir| dir.medium.as_deref().unwrap_or_default());
+            medium == Some("")
+        });
+        on_disk.map(|volume| (volume.name.clone(), paths::volume(&self.root, uid, "empty-dir", &volume.name))).collect()
     }
 
     /// The uids of all pods that have a folder.

@@ -1,7 +1,7 @@
 //! What is mounted in one container, and where.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -31,6 +31,7 @@ pub(super) fn plan(
     pod: &Pod,
     container: &Container,
     environment: &[KeyValue],
+    images: &BTreeMap<String, String>,
 ) -> Result<Vec<Planned>, VolumeError> {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -41,10 +42,15 @@ pub(super) fn plan(
         };
         let volume = volumes.iter().find(|volume| volume.name == wanted.name).ok_or_else(missing)?;
         let kind = Kind::of(volume)?;
-        let path = sub_path_of(wanted, environment)?;
+        let mut path = sub_path_of(wanted, environment)?;
+        let image = images.get(&wanted.name).cloned().unwrap_or_default();
+        // It is the runtime that has the image's files.
+        let image_sub_path = if image.is_empty() { String::new() } else { path.take().unwrap_or_default() };
         planned.push(Planned {
             mount: Mount {
                 container_path: absolute(&wanted.mount_path),
+                image,
+                image_sub_path,
                 host_path: kind.path(root, uid, &volume.name).to_string_lossy().into_owned(),
                 readonly: wanted.read_only.unwrap_or(false) || kind.is_read_only(),
                 recursive_read_only: recursive_read_only(wanted)?,

@@ -196,7 +196,8 @@ async fn a_container_gets_its_mounts_in_order() {
     let ips = ["10.0.0.5".parse().expect("an address")];
     // A container that starts again gets the same.
     for _ in 0..2 {
-        let all = fixture.volumes.mounts(&pod, container(&pod), &ips, &environment).await.expect("mounts");
+        let all =
+            fixture.volumes.mounts(&pod, container(&pod), &ips, &environment, &BTreeMap::new()).await.expect("mounts");
         let by_path = |path: &str| all.iter().find(|mount| mount.container_path == path).expect("a mount").clone();
         let order: Vec<&str> = all.iter().map(|mount| mount.container_path.as_str()).collect();
         assert_eq!(order, ["/c", "/file", "/rw", "/shared", "/c/inner", "/etc/hosts", "/dev/termination-log"]);
@@ -222,7 +223,7 @@ async fn a_pod_without_volumes_has_its_hosts() {
     let pod = pod(json!([]), json!({"terminationMessagePath": "/dev/termination-log"}), json!({}));
     fixture.volumes.set_up(&pod).await.expect("nothing is to be done");
     let ips = ["10.0.0.5".parse().expect("an address")];
-    let all = fixture.volumes.mounts(&pod, container(&pod), &ips, &[]).await.expect("mounts");
+    let all = fixture.volumes.mounts(&pod, container(&pod), &ips, &[], &BTreeMap::new()).await.expect("mounts");
     assert_eq!(all.len(), 2);
     let mode = fs::metadata(fixture.folder.path().join("pods")).expect("a folder").permissions().mode() & 0o777;
     assert_eq!(mode & 0o007, 0, "others on the node do not look into volumes");
@@ -261,7 +262,11 @@ async fn mounts_that_cannot_be_say_why() {
         let _ = std::os::unix::fs::symlink("/etc", out);
         let environment =
             [("EMPTY", ""), ("UP", "..")].map(|(key, value)| KeyValue { key: key.into(), value: value.into() });
-        let error = fixture.volumes.mounts(&pod, container(&pod), &[], &environment).await.expect_err("it cannot be");
+        let error = fixture
+            .volumes
+            .mounts(&pod, container(&pod), &[], &environment, &BTreeMap::new())
+            .await
+            .expect_err("it cannot be");
         assert_eq!(error.to_string(), why);
     }
 }

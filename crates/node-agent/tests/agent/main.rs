@@ -1,6 +1,7 @@
 //! The agent over a real API server and a runtime in memory: what pods go through, and what is told of them.
 
 mod life;
+mod pressure;
 mod restarts;
 mod runtime;
 mod trouble;
@@ -13,7 +14,7 @@ use kube::{
     Api, Client,
     api::{ListParams, PostParams},
 };
-use node_agent::Settings;
+use node_agent::{Settings, settings::Thresholds};
 use runtime::FakeRuntime;
 use serde_json::{Value, json};
 use testing::TestServer;
@@ -31,18 +32,25 @@ struct Cluster {
     runtime: Arc<FakeRuntime>,
     network: watch::Sender<Result<(), String>>,
     folder: tempfile::TempDir,
+    thresholds: Thresholds,
     agent: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
 impl Cluster {
     async fn new() -> Self {
+        Self::with(Thresholds::default()).await
+    }
+
+    /// Whose node is short of something below these.
+    async fn with(thresholds: Thresholds) -> Self {
         let server = TestServer::with_controllers().await;
         let client = transport::from_kubeconfig(&server.kubeconfig(), "test").await.expect("a client");
         let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
         eventually("an account", || async { accounts.get_opt("default").await.expect("an answer") }).await;
         let folder = tempfile::tempdir().expect("a folder");
         let network = watch::Sender::new(Ok(()));
-        let mut cluster = Self { server, client, runtime: FakeRuntime::new(), network, folder, agent: None };
+        let runtime = FakeRuntime::new();
+        let mut cluster = Self { server, client, runtime, network, folder, thresholds, agent: None };
         cluster.start().await;
         cluster
     }
@@ -68,6 +76,8 @@ impl Cluster {
             labels: BTreeMap::from([("disk".to_owned(), "fast".to_owned())]),
             taints: Vec::new(),
             max_pods: 110,
+            control_groups: None,
+            thresholds: self.thresholds.clone(),
             clock: Arc::new(SystemClock),
         };
         let stop = CancellationToken::new();
@@ -120,6 +130,19 @@ impl Cluster {
 
     async fn running(&self, name: &str) -> PodStatus {
         self.until(name, "running", |status| status.phase.as_deref() == Some("Running")).await
+    }
+
+    /// The files of all logs of containers of a name.
+    fn logs(&self, container: &str) -> Vec<String> {
+        let names = |folder: &std::path::Path| -> Vec<_> {
+            std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+        };
+        let pods = names(&self.folder.path().join("logs"));
+        let files = pods.iter().flat_map(|pod| names(&pod.join(container)));
+        let mut files: Vec<String> =
+            files.filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned())).collect();
+        files.sort();
+        files
     }
 
     async fn gone(&self, name: &str) {

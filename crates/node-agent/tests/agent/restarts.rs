@@ -1,6 +1,6 @@
 //! Containers that end and start again, probes, and an agent that does.
 
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::{Cluster, condition, container, eventually, is_true, waits};
@@ -30,6 +30,56 @@ async fn a_container_that_crashes_starts_again_later_every_time() {
     assert!(
         cluster.event("crash", "BackOff").await.starts_with("Back-off restarting failed container a in pod crash_")
     );
+
+    // Of each container the run before is kept for its log, and no more.
+    let third = |status: &k8s_openapi::api::core::v1::PodStatus| {
+        let a = status.container_statuses.as_ref().map(|all| &all[0]);
+        a.is_some_and(|a| a.restart_count == 2 && a.state.as_ref().is_some_and(|state| state.running.is_some()))
+    };
+    cluster.until("crash", "restarted again", third).await;
+    let logs: Vec<String> = cluster.logs("a");
+    assert_eq!(logs, ["1.log", "2.log"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_probe_that_cannot_look_has_found_nothing() {
+    let cluster = Cluster::new().await;
+    cluster.runtime.break_commands("live");
+    let mut a = container("a");
+    a["livenessProbe"] = json!({"exec": {"command": ["live"]}, "periodSeconds": 1, "failureThreshold": 1});
+    cluster.create("doubted", json!({"containers": [a]})).await;
+    let told = cluster.event("doubted", "Unhealthy").await;
+    assert_eq!(told, "Liveness probe errored and resulted in unknown state: nobody can run it");
+    // Each time it tries more than once, and the next time again.
+    let looks = || cluster.runtime.done().iter().filter(|done| *done == "ran live").count();
+    eventually("it looked again and again", || async { (looks() >= 9).then_some(()) }).await;
+    let status = cluster.running("doubted").await;
+    assert_eq!(status.container_statuses.unwrap_or_default()[0].restart_count, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_image_takes_the_place_of_the_one_that_runs_or_cannot_be_had() {
+    let cluster = Cluster::new().await;
+    let set = async |pod: &str, image: &str| {
+        let change = json!({"spec": {"containers": [{"name": "a", "image": image}]}});
+        let patch = Patch::Strategic(change);
+        cluster.pods().patch(pod, &PatchParams::default(), &patch).await.expect("it is changed");
+    };
+    cluster.create("turns", json!({"restartPolicy": "Never", "containers": [container("a")]})).await;
+    cluster.running("turns").await;
+    set("turns", "registry.example.com/app:2").await;
+    let status = cluster.until("turns", "another", |status| {
+        let a = status.container_statuses.as_ref().map(|all| &all[0]);
+        a.is_some_and(|a| a.image == "registry.example.com/app:2" && a.restart_count == 1 && a.ready)
+    });
+    assert_eq!(status.await.phase.as_deref(), Some("Running"));
+    let killed = "Container a definition changed, will be restarted";
+    assert_eq!(cluster.event("turns", "Killing").await, killed);
+
+    cluster.create("corrected", json!({"containers": [{"name": "a", "image": "nowhere:1"}]})).await;
+    cluster.until("corrected", "waiting", |s| waits(s, "a").as_deref() == Some("ImagePullBackOff")).await;
+    set("corrected", "registry.example.com/app:3").await;
+    cluster.running("corrected").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

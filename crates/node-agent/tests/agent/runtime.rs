@@ -2,7 +2,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     net::IpAddr,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -22,13 +24,19 @@ pub struct FakeRuntime {
 struct State {
     next: i64,
     sandboxes: BTreeMap<String, PodSandboxStatus>,
+    /// Of pods as a whole, by the sandbox.
+    limits: BTreeMap<String, LinuxContainerResources>,
     containers: BTreeMap<String, ContainerStatus>,
     images: BTreeSet<String>,
     listeners: Vec<mpsc::UnboundedSender<ContainerEvent>>,
     /// Names of containers and what was done with them, in this order.
     done: Vec<String>,
+    /// Where the containers of each sandbox have their logs.
+    log_folders: BTreeMap<String, PathBuf>,
     /// Commands that fail, by their first word.
     failing: BTreeSet<String>,
+    /// Commands that cannot be run.
+    broken: BTreeSet<String>,
     /// How many sandboxes cannot be made.
     broken_sandboxes: u32,
 }
@@ -106,6 +114,10 @@ impl FakeRuntime {
         };
     }
 
+    pub fn break_commands(&self, first_word: &str) {
+        self.state().broken.insert(first_word.to_owned());
+    }
+
     pub fn break_sandboxes(&self, count: u32) {
         self.state().broken_sandboxes = count;
     }
@@ -116,6 +128,15 @@ impl FakeRuntime {
 
     pub fn sandboxes(&self) -> usize {
         self.state().sandboxes.len()
+    }
+
+    /// The limits of all pods as a whole.
+    pub fn limits(&self) -> Vec<LinuxContainerResources> {
+        self.state().limits.values().cloned().collect()
+    }
+
+    pub fn forget_limits(&self) {
+        self.state().limits.clear();
     }
 
     pub fn containers(&self) -> Vec<ContainerStatus> {
@@ -170,6 +191,8 @@ impl RuntimeService for FakeRuntime {
             annotations: config.annotations,
         };
         state.sandboxes.insert(id.clone(), sandbox);
+        state.limits.insert(id.clone(), config.linux.resources);
+        state.log_folders.insert(id.clone(), config.log_directory.into());
         state.tell(&id, &id, ContainerEventType::Started);
         Ok(id)
     }
@@ -193,6 +216,15 @@ impl RuntimeService for FakeRuntime {
         if state.sandboxes.remove(id).is_some() {
             state.tell(id, id, ContainerEventType::Deleted);
         }
+        Ok(())
+    }
+
+    async fn update_pod_sandbox_resources(&self, id: &str, resources: LinuxContainerResources) -> Result<()> {
+        let mut state = self.state();
+        if !state.sandboxes.contains_key(id) {
+            return missing(id);
+        }
+        state.limits.insert(id.to_owned(), resources);
         Ok(())
     }
 
@@ -221,6 +253,7 @@ impl RuntimeService for FakeRuntime {
         }
         state.next += 1;
         let id = format!("container{}", state.next);
+        let log_path = state.log_folders.get(pod_sandbox_id).expect("a folder").join(&config.log_path);
         let container = ContainerStatus {
             id: id.clone(),
             pod_sandbox_id: pod_sandbox_id.to_owned(),
@@ -237,7 +270,7 @@ impl RuntimeService for FakeRuntime {
             labels: config.labels,
             annotations: config.annotations,
             mounts: config.mounts,
-            log_path: config.log_path,
+            log_path: log_path.to_string_lossy().into_owned(),
             resources: config.linux.resources,
             pid: None,
         };
@@ -251,6 +284,9 @@ impl RuntimeService for FakeRuntime {
         let Some(container) = state.containers.get_mut(id) else { return missing(id) };
         container.state = ContainerState::Running;
         container.started_at = Some(now());
+        let log = PathBuf::from(&container.log_path);
+        fs::create_dir_all(log.parent().expect("a folder")).expect("it is made");
+        fs::write(log, "").expect("a log");
         let (sandbox, name) = (container.pod_sandbox_id.clone(), container.metadata.name.clone());
         state.done.push(format!("started {name}"));
         state.tell(&sandbox, id, ContainerEventType::Started);
@@ -306,6 +342,9 @@ impl RuntimeService for FakeRuntime {
     async fn exec_sync(&self, _: &str, cmd: Vec<String>, _: i64) -> Result<ExecSyncResponse> {
         let mut state = self.state();
         state.done.push(format!("ran {}", cmd.join(" ")));
+        if cmd.first().is_some_and(|first| state.broken.contains(first)) {
+            return Err(ServiceError::Internal("nobody can run it".into()));
+        }
         let fails = cmd.first().is_some_and(|first| state.failing.contains(first));
         let stdout = if fails { b"it does not work".to_vec() } else { Vec::new() };
         Ok(ExecSyncResponse { stdout, stderr: Vec::new(), exit_code: i32::from(fails) })

@@ -99,6 +99,20 @@ fn a_container_that_fails_its_probe_is_stopped_and_started_again() {
 }
 
 #[test]
+fn a_container_with_another_image_is_another_one() {
+    let made_of = |name: &str, image: &str| {
+        let annotations = [(crate::configuration::annotations::IMAGE.to_owned(), image.to_owned())].into();
+        ContainerStatus { annotations, ..running(name) }
+    };
+    let observed = with(vec![made_of("s", "b:1"), made_of("a", "b:1"), made_of("b", "a:1")]);
+    let pod = pod("Never", json!([side("s")]), json!([named("a"), named("b")]));
+    let plan = plan(&pod, &observed, &Results::default());
+    assert_eq!(short(&plan), "-s -a +s +a");
+    let messages: Vec<&str> = plan.stop.iter().map(|stop| stop.message.as_str()).collect();
+    assert_eq!(messages, ["Init container s definition changed", "Container a definition changed, will be restarted"]);
+}
+
+#[test]
 fn a_sidecar_with_a_startup_probe_is_waited_for() {
     let mut slow = side("s");
     slow["startupProbe"] = json!({"exec": {"command": ["x"]}});

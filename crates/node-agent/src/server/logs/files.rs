@@ -4,7 +4,7 @@
 //! next one is whatever follows it now, so that nothing is read twice and nothing is missed that still exists.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -120,22 +120,10 @@ fn identity(file: &File) -> io::Result<Identity> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// The files that were rotated away, the oldest first. Their names end in the time.
+/// The files that were rotated away, the oldest first.
 fn rotated(path: &Path) -> io::Result<Vec<(PathBuf, File, Identity)>> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Ok(Vec::new());
-    };
-    let prefix = format!("{name}.");
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder)?
-        .flatten()
-        .filter(|entry| {
-            entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix) && !name.ends_with(".gz"))
-        })
-        .map(|entry| entry.path())
-        .collect();
-    paths.sort();
     let mut files = Vec::new();
-    for path in paths {
+    for path in container_runtime::shim::rotated(path) {
         // The oldest may be removed meanwhile.
         let Ok(file) = File::open(&path) else { continue };
         let identity = identity(&file)?;
@@ -175,7 +163,7 @@ fn lines_before_end(file: &mut File, wanted: u64) -> io::Result<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{fs, io::Write};
 
     use super::*;
 
