@@ -64,19 +64,16 @@ impl Resolver {
         }
     }
 
-    /// Asks for records of one kind until a name has some: which name it was, the server, and the answer.
+    /// Asks for records of one kind until there is a name that is meant: the server, and its answer. A name that exists is meant,
+    /// also if it has no such records: whoever would be asked for the next one may not even be there.
     pub fn look_up(&self, name: &str, kind: RecordType) -> anyhow::Result<(SocketAddr, Message)> {
         let mut last = None;
         for candidate in self.candidates(name) {
             let query = Name::from_ascii(&candidate).with_context(|| format!("{name:?} is not a name"))?;
             let (server, answer) = self.ask(&query, kind)?;
             match answer.metadata.response_code {
-                ResponseCode::NoError if !answer.answers.is_empty() => return Ok((server, answer)),
-                ResponseCode::NoError | ResponseCode::NXDomain => {
-                    // A name without records of this kind is better news than no such name.
-                    let known = matches!(&last, Some((_, answer)) if is_known(answer));
-                    last = if known { last } else { Some((server, answer)) };
-                }
+                ResponseCode::NoError => return Ok((server, answer)),
+                ResponseCode::NXDomain => last = Some((server, answer)),
                 code => bail!("{candidate}: server {server} answers: {code}"),
             }
         }
@@ -93,10 +90,6 @@ impl Resolver {
         }
         Err(last)
     }
-}
-
-fn is_known(answer: &Message) -> bool {
-    answer.metadata.response_code == ResponseCode::NoError
 }
 
 /// Asks one server, by TCP if the answer is too long for a packet.
@@ -192,5 +185,29 @@ mod tests {
         let text = "127.0.0.1 localhost # home\n10.0.0.5\tpod-1 pod\n";
         assert_eq!(hosts(text, "POD"), ["10.0.0.5".parse::<IpAddr>().expect("an address")]);
         assert_eq!(hosts(text, "home"), Vec::<IpAddr>::new());
+    }
+
+    /// A server that knows one name, which has no records, and does not answer anything else: names of others come from a server
+    /// that is not there.
+    #[test]
+    fn a_name_that_exists_is_not_looked_for_elsewhere() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let mut resolver = Resolver::from_text("search near.test far.test\noptions ndots:5\n");
+        resolver.servers = vec![server.local_addr().expect("its address")];
+        let answering = std::thread::spawn(move || {
+            let mut asked = Vec::new();
+            for code in [ResponseCode::NXDomain, ResponseCode::NoError] {
+                let mut packet = [0; 512];
+                let (length, client) = server.recv_from(&mut packet).expect("a question");
+                let mut message = Message::from_vec(&packet[..length]).expect("a message");
+                asked.push(message.queries[0].name().to_ascii());
+                message.metadata.response_code = code;
+                server.send_to(&message.to_vec().expect("bytes"), client).expect("sent");
+            }
+            asked
+        });
+        let (_, answer) = resolver.look_up("web", RecordType::AAAA).expect("an answer");
+        assert_eq!((answer.metadata.response_code, answer.answers.len()), (ResponseCode::NoError, 0));
+        assert_eq!(answering.join().expect("it ends"), ["web.near.test.", "web.far.test."]);
     }
 }
