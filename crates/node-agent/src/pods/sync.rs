@@ -68,7 +68,8 @@ impl SyncJob {
         // Volumes first: a sandbox without them is of no use, and containers that run want them kept up to date.
         let mut renewal = None;
         if plan.sandbox.is_some() || !plan.stop_pod {
-            renewal = self.or_stopped(context.volumes.set_up(pod)).await?.map_err(|error| {
+            let due = self.or_stopped(context.volumes.due(pod)).await?;
+            renewal = context.volumes.set_up(pod, due).await.map_err(|error| {
                 context.event(pod, EventType::Warning, "FailedMount", error.to_string());
                 failed(&error)
             })?;

@@ -111,6 +111,14 @@ enum Step {
     Content { medium: Medium, content: Content, mount_points: BTreeSet<PathBuf> },
 }
 
+/// What there is to do for the volumes of a pod.
+#[derive(Default)]
+pub struct Due {
+    work: Vec<Work>,
+    renewal: Option<Duration>,
+    problems: Vec<String>,
+}
+
 impl Volumes {
     pub fn new(settings: &Settings, objects: Arc<Objects>) -> Self {
         Self {
@@ -123,28 +131,31 @@ impl Volumes {
         }
     }
 
-    /// Makes every volume of the pod ready, or brings its content up to date. Called at each look at the pod; costs little
-    /// when nothing has changed. The time until content must be renewed (a token expires), if there is one.
-    pub async fn set_up(&self, pod: &Pod) -> Result<Option<Duration>, VolumeError> {
+    /// What there is to do for the pod's volumes, to make them ready or to bring them up to date. Asked at each look at the pod;
+    /// costs little when nothing has changed. It waits for the API, and may be given up at any time.
+    pub async fn due(&self, pod: &Pod) -> Due {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        let (mut work, mut renewal, mut problems) = (Vec::new(), None::<Duration>, Vec::new());
-        let failed = |volume: &str, why: &dyn std::fmt::Display| {
-            format!("MountVolume.SetUp failed for volume {volume:?} : {why}")
-        };
+        let mut due = Due::default();
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             match self.work_for(pod, uid, volume).await {
                 Ok((step, renew)) => {
-                    renewal = renewal.into_iter().chain(renew).min();
-                    work.extend(step);
+                    due.renewal = due.renewal.into_iter().chain(renew).min();
+                    due.work.extend(step);
                 }
-                Err(error) => problems.push(failed(&volume.name, &error)),
+                Err(error) => due.problems.push(set_up_failed(&volume.name, &error)),
             }
         }
-        {
-            let ready = self.ready();
-            let ready = ready.get(uid);
-            work.retain(|work| ready.and_then(|ready| ready.get(&work.name)) != Some(&work.state));
-        }
+        let ready = self.ready();
+        let ready = ready.get(uid);
+        due.work.retain(|work| ready.and_then(|ready| ready.get(&work.name)) != Some(&work.state));
+        due
+    }
+
+    /// Does it, to the end: what is mounted must be there to be seen when the pod is torn down. The time until content must
+    /// be renewed (a token expires), if there is one.
+    pub async fn set_up(&self, pod: &Pod, due: Due) -> Result<Option<Duration>, VolumeError> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let Due { work, renewal, mut problems } = due;
         if !work.is_empty() {
             let folder = paths::pod(&self.root, uid);
             let done = blocking(move || {
@@ -157,7 +168,7 @@ impl Volumes {
             for (result, name, state) in done {
                 match result {
                     Ok(()) => drop(ready.insert(name, state)),
-                    Err(error) => problems.push(failed(&name, &error)),
+                    Err(error) => problems.push(set_up_failed(&name, &error)),
                 }
             }
         }
@@ -308,6 +319,10 @@ impl Work {
             }
         }
     }
+}
+
+fn set_up_failed(volume: &str, why: &VolumeError) -> String {
+    format!("MountVolume.SetUp failed for volume {volume:?} : {why}")
 }
 
 /// Others on the node have no business in it: modes of files in volumes are meant for containers.

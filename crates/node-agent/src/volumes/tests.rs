@@ -24,6 +24,10 @@ impl Fixture {
         Some(Self { volumes: open(&folder), folder })
     }
 
+    async fn set_up(&self, pod: &Pod) -> Result<Option<Duration>, VolumeError> {
+        self.volumes.set_up(pod, self.volumes.due(pod).await).await
+    }
+
     /// The agent starts again, and knows nothing of before.
     fn restart(&mut self) {
         self.volumes = open(&self.folder);
@@ -99,7 +103,7 @@ async fn volumes_of_objects_are_there_and_go_with_the_pod() {
         ]}},
     ]);
     let pod = pod(all, json!({}), json!({"fsGroup": 4242}));
-    let renewal = fixture.volumes.set_up(&pod).await.expect("they are ready").expect("a token is renewed");
+    let renewal = fixture.set_up(&pod).await.expect("they are ready").expect("a token is renewed");
     assert!(renewal > Duration::from_secs(2000) && renewal < Duration::from_secs(2890), "{renewal:?}");
     let check = |fixture: &Fixture| {
         assert_eq!(fixture.read("volumes/kubernetes.io~configmap/c/k").as_deref(), Some("v"));
@@ -117,7 +121,7 @@ async fn volumes_of_objects_are_there_and_go_with_the_pod() {
     assert_eq!(folder::mounts_below(fixture.folder.path()).expect("mounts").len(), 3, "secrets are never on disk");
     let data = fs::read_link(fixture.path("volumes/kubernetes.io~secret/s/..data")).expect("a link");
     fixture.restart();
-    fixture.volumes.set_up(&pod).await.expect("they are still ready");
+    fixture.set_up(&pod).await.expect("they are still ready");
     check(&fixture);
     assert_eq!(fs::read_link(fixture.path("volumes/kubernetes.io~secret/s/..data")).expect("a link"), data);
     assert_eq!(folder::mounts_below(fixture.folder.path()).expect("mounts").len(), 3, "nothing is mounted twice");
@@ -138,7 +142,7 @@ async fn empty_folders_stay_as_they_are() {
         {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
     ]);
     let pod = pod(all, json!({}), json!({"fsGroup": 4242}));
-    fixture.volumes.set_up(&pod).await.expect("they are ready");
+    fixture.set_up(&pod).await.expect("they are ready");
     for (name, mode) in [("disk", 0o2777), ("memory", 0o3777)] {
         let path = format!("volumes/kubernetes.io~empty-dir/{name}");
         let metadata = fs::metadata(fixture.path(&path)).expect("a folder");
@@ -149,7 +153,7 @@ async fn empty_folders_stay_as_they_are() {
     let size = rustix::fs::statvfs(&memory).expect("a file system");
     assert_eq!(size.f_blocks * size.f_frsize, 1 << 20);
     fixture.restart();
-    fixture.volumes.set_up(&pod).await.expect("they are ready");
+    fixture.set_up(&pod).await.expect("they are ready");
     for name in ["disk", "memory"] {
         assert_eq!(fixture.read(&format!("volumes/kubernetes.io~empty-dir/{name}/file")).as_deref(), Some("kept"));
     }
@@ -166,7 +170,7 @@ async fn all_problems_are_told_at_once() {
         {"name": "d", "hostPath": {"path": "/dev/null", "type": "Directory"}},
         {"name": "e", "emptyDir": {}},
     ]);
-    let error = fixture.volumes.set_up(&pod(all, json!({}), json!({}))).await.expect_err("they are not ready");
+    let error = fixture.set_up(&pod(all, json!({}), json!({}))).await.expect_err("they are not ready");
     for part in [
         "MountVolume.SetUp failed for volume \"a\" : configmap \"none\" not found",
         "MountVolume.SetUp failed for volume \"b\" : references non-existent secret key: x",
@@ -191,7 +195,7 @@ async fn a_container_gets_its_mounts_in_order() {
         {"name": "data", "mountPath": "/shared", "mountPropagation": "Bidirectional"},
     ]});
     let pod = pod(volumes, mounts, json!({}));
-    fixture.volumes.set_up(&pod).await.expect("they are ready");
+    fixture.set_up(&pod).await.expect("they are ready");
     let environment = [KeyValue { key: "POD".into(), value: "p".into() }];
     let ips = ["10.0.0.5".parse().expect("an address")];
     // A container that starts again gets the same.
@@ -221,7 +225,7 @@ async fn a_container_gets_its_mounts_in_order() {
 async fn a_pod_without_volumes_has_its_hosts() {
     let Some(fixture) = Fixture::new() else { return };
     let pod = pod(json!([]), json!({"terminationMessagePath": "/dev/termination-log"}), json!({}));
-    fixture.volumes.set_up(&pod).await.expect("nothing is to be done");
+    fixture.set_up(&pod).await.expect("nothing is to be done");
     let ips = ["10.0.0.5".parse().expect("an address")];
     let all = fixture.volumes.mounts(&pod, container(&pod), &ips, &[], &BTreeMap::new()).await.expect("mounts");
     assert_eq!(all.len(), 2);
@@ -257,7 +261,7 @@ async fn mounts_that_cannot_be_say_why() {
         ),
     ] {
         let pod = pod(volumes.clone(), json!({"volumeMounts": [mount]}), json!({}));
-        fixture.volumes.set_up(&pod).await.expect("it is ready");
+        fixture.set_up(&pod).await.expect("it is ready");
         let out = fixture.path("volumes/kubernetes.io~empty-dir/data/out");
         let _ = std::os::unix::fs::symlink("/etc", out);
         let environment =
@@ -275,7 +279,7 @@ async fn mounts_that_cannot_be_say_why() {
 async fn files_of_variables_are_read_from_the_volume_only() {
     let Some(fixture) = Fixture::new() else { return };
     let pod = pod(json!([{"name": "data", "emptyDir": {}}]), json!({}), json!({}));
-    fixture.volumes.set_up(&pod).await.expect("it is ready");
+    fixture.set_up(&pod).await.expect("it is ready");
     let folder = fixture.path("volumes/kubernetes.io~empty-dir/data");
     fs::write(folder.join("env"), "A='1'\n").expect("a file");
     std::os::unix::fs::symlink("/etc/hostname", folder.join("link")).expect("a link");
