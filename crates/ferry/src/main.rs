@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     if let Some(code) = toolbox::dispatch() {
         return code;
     }
+    return_memory();
     let arguments = Arguments::parse();
     tell_troubles();
     match arguments.command.run() {
@@ -43,6 +44,18 @@ fn main() -> ExitCode {
             let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// After a time of much work, memory goes back to the system: few arenas for threads to leave gaps in, and what is large is
+/// given back by itself.
+fn return_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: these set numbers of the allocator, before there is any other thread.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 4);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 4 << 20);
     }
 }
 
