@@ -104,7 +104,7 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
         informer
     }
 
-    fn detached() -> Self {
+    pub(crate) fn detached() -> Self {
         Self {
             shared: Arc::new(Shared {
                 cache: RwLock::new(Cache { objects: BTreeMap::new(), indexes: HashMap::new() }),

@@ -58,17 +58,25 @@ pub async fn run<C: Controller>(
     workers: usize,
     stop: CancellationToken,
 ) {
-    let work =
-        join_all((0..workers).map(|_| tokio::spawn(work(controller.clone(), queue.clone(), own_writes.clone()))));
+    let worker = || work(controller.clone(), queue.clone(), own_writes.clone(), stop.clone());
+    let work = join_all((0..workers).map(|_| tokio::spawn(worker())));
     stop.cancelled().await;
     queue.shut_down();
     work.await;
 }
 
-async fn work<C: Controller>(controller: Arc<C>, queue: WorkQueue<C::Key>, own_writes: OwnWrites<C::Key>) {
+async fn work<C: Controller>(
+    controller: Arc<C>,
+    queue: WorkQueue<C::Key>,
+    own_writes: OwnWrites<C::Key>,
+    stop: CancellationToken,
+) {
     while let Some(item) = queue.next().await {
         let key = item.key();
-        own_writes.seen(key).await;
+        // The caches stop at the same time, and will not see them any more.
+        if stop.run_until_cancelled(own_writes.seen(key)).await.is_none() {
+            return;
+        }
         let problem = match AssertUnwindSafe(controller.reconcile(key)).catch_unwind().await {
             Ok(Ok(next)) => {
                 queue.forget_failures(key);
@@ -106,9 +114,11 @@ mod tests {
         sync::{Mutex, PoisonError},
     };
 
+    use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
     use serde_json::json;
 
     use super::*;
+    use crate::Informer;
 
     /// Fails in its own way for every key.
     #[derive(Default)]
@@ -158,5 +168,20 @@ mod tests {
         let expected = [("good", 1), ("namespace going", 1), ("namespace gone", 1), ("object gone", 8), ("panic", 8)];
         assert_eq!(tried, BTreeMap::from(expected));
         assert_eq!((queue.failures(&"object gone"), queue.failures(&"namespace gone")), (8, 0));
+    }
+
+    /// The caches stop when the controller does, so nobody will see the write any more.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_own_writes_stops_at_once() {
+        let (controller, queue, stop) = (Arc::new(Failing::default()), WorkQueue::default(), CancellationToken::new());
+        let (own_writes, informer) = (OwnWrites::default(), Informer::<ConfigMap>::detached());
+        let metadata = ObjectMeta { resource_version: Some("7".into()), ..ObjectMeta::default() };
+        own_writes.wrote(&"good", &informer, &ConfigMap { metadata, ..ConfigMap::default() });
+        queue.add("good");
+        let running = tokio::spawn(run(controller.clone(), queue, own_writes, 1, stop.clone()));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+        tokio::time::timeout(Duration::from_secs(1), running).await.expect("it does not wait").expect("it ends");
+        assert!(controller.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty(), "it is not worked on either");
     }
 }

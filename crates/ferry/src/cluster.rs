@@ -30,7 +30,7 @@ use api_server::{
 use storage::{Store, encryption::Encrypted};
 use storage_embedded::EmbeddedStore;
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
     time::timeout,
 };
@@ -151,6 +151,8 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         .into_iter()
         .map(|listener| tokio::spawn(serving::serve(listener, tls.clone(), server.clone(), stop.clone(), STOP_WITHIN)))
         .collect();
+    // From here on it stops in order.
+    let mut signals = Signals::listen()?;
     say(&format!("API ready on https://{address} after {} ms", started.elapsed().as_millis()));
 
     let shared = matches!(settings.store, StoreChoice::Etcd(_));
@@ -179,7 +181,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let rewriting = tokio::spawn(encryption::keep(encrypted, rules, settings.encryption.reload));
     let mut further = FurtherNodes::default();
     let ended = tokio::select! {
-        told = told_to_stop() => told,
+        () = signals.told() => Ok(()),
         failed = watch_over(&mut node, &mut further, &place, &authority, started) => failed,
     };
 
@@ -207,13 +209,12 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         store.close().await
     };
     let told_again = async {
-        tokio::time::sleep(SAME_MOMENT).await;
-        told_to_stop().await
+        let _ = timeout(SAME_MOMENT, signals.told()).await;
+        signals.told().await;
     };
     tokio::select! {
         stopped = in_order => stopped?,
-        again = told_again => {
-            again?;
+        () = told_again => {
             bail!("stopped at once: nothing that was acknowledged is lost, but some parts could not finish");
         }
     }
@@ -384,12 +385,23 @@ impl Opened {
     }
 }
 
-/// Waits for Ctrl-C or a signal to stop.
-pub async fn told_to_stop() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result?,
-        _ = terminate.recv() => {}
+/// Ctrl-C, and the signal to stop.
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// From now on they do not end the process by themselves.
+    pub fn listen() -> anyhow::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
-    Ok(())
+
+    /// Waits for the next one.
+    pub async fn told(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }

@@ -106,9 +106,10 @@ impl Agent {
                 eprintln!("node {name} is Ready");
             }
         });
+        let mut signals = cluster::Signals::listen()?;
         let mut running = tokio::spawn(node::run(settings, tell, stop.clone()));
         tokio::select! {
-            told = cluster::told_to_stop() => told?,
+            () = signals.told() => {}
             failed = &mut running => return failed.context("the node has ended")?,
         }
         stop.cancel();
