@@ -314,7 +314,8 @@ impl<'a> Rollout<'a> {
             _ => None,
         };
         if let Some(only) = only {
-            return self.resize(&only, wanted).await.map(drop);
+            // Also if it has the size already: what it says of the wanted size makes a rollout wait. Kubernetes waits forever.
+            return self.scale(&only, wanted).await.map(drop);
         }
         let is_done = |new: &ReplicaSet| {
             let said = annotation(new, DESIRED_REPLICAS).and_then(|text| text.parse::<i32>().ok());

@@ -94,10 +94,14 @@ impl<S: Replicating> Controller for ReplicaSets<S> {
             },
         )
         .await?;
-        let managed = match set.meta().deletion_timestamp {
+        let (deleted, managed) = match set.meta().deletion_timestamp {
             None => self.manage(key, &set, &wanted, &active, &api).await,
-            Some(_) => Ok(()),
+            Some(_) => (Vec::new(), Ok(())),
         };
+        // Those that were just deleted count no more. Kubernetes counts them until it has seen them go; a Deployment that relies on
+        // them meanwhile ends more of its other pods than can be spared.
+        let mut active = active;
+        active.retain(|pod| !deleted.iter().any(|gone| Arc::ptr_eq(gone, pod)));
         let now = self.clock.now();
         let problem = managed.as_ref().err().map(String::as_str);
         let status = status::of(&*set, &wanted, &active, terminating, problem, now);
@@ -116,7 +120,7 @@ impl<S: Replicating> ReplicaSets<S> {
         (Api::namespaced(self.client.clone(), namespace), Api::namespaced(self.client.clone(), namespace))
     }
 
-    /// Makes pods that are missing, or deletes those that are too many.
+    /// Makes pods that are missing, or deletes those that are too many. Gives those that were deleted.
     async fn manage(
         &self,
         key: &Key,
@@ -124,23 +128,26 @@ impl<S: Replicating> ReplicaSets<S> {
         asked: &Wanted<'_>,
         active: &[Arc<Pod>],
         api: &Api<Pod>,
-    ) -> Result<(), String> {
+    ) -> (Vec<Arc<Pod>>, Result<(), String>) {
         let wanted = usize::try_from(asked.replicas).unwrap_or(0);
         let (pods, own_writes, recorder) = (&self.pods, &self.own_writes, &self.recorder);
         let writes = PodWrites { api, owner: set, key, pods, own_writes, recorder };
         if active.len() < wanted {
-            let Some(template) = asked.template else { return Ok(()) };
+            let Some(template) = asked.template else { return (Vec::new(), Ok(())) };
             let pod = pods::from_template(template, set, controller_reference(set));
             let missing = vec![(); (wanted - active.len()).min(BURST)];
-            return slow_start(&missing, |()| writes.create(&pod)).await.1;
+            return (Vec::new(), slow_start(&missing, |()| writes.create(&pod)).await.1);
         }
         let too_many = (active.len() - wanted).min(BURST);
         if too_many == 0 {
-            return Ok(());
+            return (Vec::new(), Ok(()));
         }
         let related = self.related(set);
-        let victims = victims::choose(active, &related, too_many, self.clock.now());
-        join_all(victims.iter().map(|pod| writes.delete(pod))).await.into_iter().collect()
+        let mut victims = victims::choose(active, &related, too_many, self.clock.now());
+        let results = join_all(victims.iter().map(|pod| writes.delete(pod))).await;
+        let mut kept = results.iter().map(Result::is_err);
+        victims.retain(|_| !kept.next().unwrap_or(true));
+        (victims, results.into_iter().collect())
     }
 
     /// The pods of all sets with the same controller: of pods on one node, some can be spared.

@@ -116,11 +116,14 @@ pub enum Saying {
     Preferred(i64),
 }
 
+/// How many say something, and how many of them are on each node.
+type PerNode = HashMap<(Saying, Term), (u32, Vec<u32>)>;
+
 /// Who says what, on which node.
 #[derive(Default)]
 pub struct Sayings {
     /// By namespace.
-    per_node: HashMap<String, HashMap<(Saying, Term), (u32, Vec<u32>)>>,
+    per_node: HashMap<String, PerNode>,
 }
 
 impl Sayings {

@@ -235,3 +235,18 @@ async fn a_rollout_can_wait_fail_and_be_scaled() {
     case.deployments.delete("web", &DeleteParams::background()).await.expect("deleted");
     eventually("all is gone", || async { case.sizes().await.is_empty().then_some(()) }).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_that_has_the_new_size_already_keeps_no_rollout_waiting() {
+    let case = Case::new().await;
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
+    case.deployments.create(&PostParams::default(), &deployment(2, rolling)).await.expect("created");
+    case.complete(2, "1").await;
+    let sets = case.sets.list(&ListParams::default()).await.expect("a list").items;
+    let name = sets[0].metadata.name.as_deref().expect("a name");
+    // As after a rollout to five that was scaled to two half-way.
+    let desired = json!({"metadata": {"annotations": {"deployment.kubernetes.io/desired-replicas": "5"}}});
+    case.sets.patch(name, &PatchParams::default(), &Patch::Merge(desired)).await.expect("patched");
+    case.image("a:2").await;
+    case.complete(2, "2").await;
+}

@@ -151,3 +151,24 @@ async fn what_keeps_it_from_its_pods_is_told() {
     quotas.delete("none", &DeleteParams::default()).await.expect("deleted");
     status(&sets, "web", "pods", |status| status.replicas == 2 && status.conditions.is_none()).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_that_were_just_deleted_count_no_more() {
+    let (server, client) = server().await;
+    let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
+    sets.create(&PostParams::default(), &set("web", 7)).await.expect("created");
+    status(&sets, "web", "seven pods", |status| status.replicas == 7).await;
+    let http = server.client();
+    let path = "/apis/apps/v1/namespaces/default/replicasets";
+    let from = http.get(path).await.expect(200)["metadata"]["resourceVersion"].as_str().expect("a revision").to_owned();
+    let mut watch = http.watch(&format!("{path}?watch=1&resourceVersion={from}")).await.expect("a watch");
+    let fewer = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    let generation = sets.patch("web", &PatchParams::default(), &fewer).await.expect("patched").metadata.generation;
+    loop {
+        let seen = watch.next().await.expect("an event")["object"].clone();
+        if seen["status"]["observedGeneration"].as_i64() == generation {
+            assert_eq!(seen["status"]["replicas"], 3, "the first word of the new size: {seen}");
+            return;
+        }
+    }
+}

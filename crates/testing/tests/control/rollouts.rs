@@ -54,7 +54,8 @@ impl Recording {
         for path in paths {
             let list = self.client.get(path).await.expect(200);
             let name = list["items"][0]["metadata"]["name"].as_str().expect("an object").to_owned();
-            let mark = json!({"metadata": {"annotations": {"mark": "end"}}});
+            // A label: an annotation is a new generation of a Deployment, which then has yet to be observed.
+            let mark = json!({"metadata": {"labels": {"mark": "end"}}});
             let marked = self.client.patch(&format!("{path}/{name}"), MERGE_PATCH, &mark).await.expect(200);
             let revision = history::revision(&marked);
             eventually("the watch has seen the last change", || async {
