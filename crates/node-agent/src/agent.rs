@@ -26,6 +26,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) {
     let (evictions, evicted) = mpsc::unbounded_channel();
     let (pressure, under_pressure) = watch::channel(Pressure::default());
     let runtime_name = settings.runtime.version().await.map_or_else(|_| "ferry".to_owned(), |found| found.runtime_name);
+    let known = node::follow(&settings, stop.clone());
     let context = Arc::new(Context {
         runtime_name,
         volumes: Volumes::new(&settings, objects.clone()),
@@ -35,7 +36,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) {
         pulls: Default::default(),
         access: ImageAccess::open(&settings.root),
         claims: Default::default(),
-        node: node::follow(&settings, stop.clone()),
+        node: known.clone(),
         pressure: under_pressure.clone(),
         settings: settings.clone(),
     });
@@ -46,7 +47,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) {
         }
     };
     tokio::join!(
-        node::run(settings.clone(), recorder, under_pressure, stop.clone()),
+        node::run(settings.clone(), recorder, under_pressure, known, stop.clone()),
         classes::keep_weighed(context.clone(), stop.clone()),
         eviction::run(context.clone(), registry.clone(), Told { evictions, pressure }, stop.clone()),
         Pods::new(context, registry.clone()).run(changes, evicted, stop.clone()),

@@ -58,9 +58,18 @@ pub fn follow(settings: &Settings, stop: CancellationToken) -> watch::Receiver<O
     receiver
 }
 
-/// Registers the node and keeps what is told of it true, until `stop`.
-pub async fn run(settings: Settings, recorder: Recorder, pressure: watch::Receiver<Pressure>, stop: CancellationToken) {
-    stop.run_until_cancelled(Teller::new(settings, recorder, pressure).run()).await;
+/// Registers the node and keeps what is told of it true, until `stop`. `known` is the node as the API has it.
+pub async fn run(
+    settings: Settings,
+    recorder: Recorder,
+    pressure: watch::Receiver<Pressure>,
+    known: watch::Receiver<Option<Arc<Node>>>,
+    stop: CancellationToken,
+) {
+    let (facts, nodes) = (facts::Facts::read(&settings.root), Api::all(settings.client.clone()));
+    let told = NodeStatus::default();
+    let teller = Teller { settings, recorder, facts, pressure, nodes, known, told, told_at: None };
+    stop.run_until_cancelled(teller.run()).await;
 }
 
 struct Teller {
@@ -69,6 +78,7 @@ struct Teller {
     facts: facts::Facts,
     pressure: watch::Receiver<Pressure>,
     nodes: Api<Node>,
+    known: watch::Receiver<Option<Arc<Node>>>,
     /// As the API has it.
     told: NodeStatus,
     /// When it was told last.
@@ -76,11 +86,6 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(settings: Settings, recorder: Recorder, pressure: watch::Receiver<Pressure>) -> Self {
-        let (facts, nodes) = (facts::Facts::read(&settings.root), Api::all(settings.client.clone()));
-        Self { settings, recorder, facts, pressure, nodes, told: NodeStatus::default(), told_at: None }
-    }
-
     async fn run(mut self) {
         let node = loop {
             match self.register().await {
@@ -168,6 +173,10 @@ impl Teller {
 
     /// Tells the status if it has changed, or has not been told for long.
     async fn tell(&mut self) -> kube::Result<()> {
+        // Whoever did not hear from the node for long has written that it is not known how it is.
+        if let Some(status) = self.known.borrow().as_ref().and_then(|node| node.status.clone()) {
+            self.told = status;
+        }
         let wants = self.status(&self.told).await;
         let is_due = self.told_at.is_none_or(|at| at.elapsed() >= TELL_AT_LEAST_EVERY);
         if !is_due && status::is_same(&self.told, &wants) {
