@@ -47,7 +47,6 @@ const WHERE_READY: &str = r#"kubectl get pods -l app=web --no-headers -o \
     'custom-columns=NODE:.spec.nodeName,READY:.status.conditions[?(@.type=="Ready")].status,GOING:.metadata.deletionTimestamp'"#;
 
 #[test]
-#[ignore = "not proven yet: run it with -- --ignored"]
 fn three_nodes_are_one_cluster() {
     let Some(place) = Place::new() else { return };
     let before = traces();
