@@ -43,8 +43,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Removes a folder below [`RUNTIME`] that nobody needs any more, and those above it.
 fn remove_if_empty(folder: &Path) {
     // One that somebody still uses is not empty, and stays.
-    let ours = folder.ancestors().take_while(|folder| folder.starts_with(RUNTIME));
-    let _ = ours.into_iter().try_for_each(std::fs::remove_dir);
+    let mut ours = folder.ancestors().take_while(|folder| folder.starts_with(RUNTIME));
+    let _ = ours.try_for_each(std::fs::remove_dir);
 }
 
 /// Whether a file that is open is still the one that has this path.

@@ -52,7 +52,9 @@ pub async fn run(informers: Informers, node_name: String, stop: CancellationToke
         loop {
             match bring_about(&nodes, &node_name).await {
                 // Routes go with a link that goes down, and do not come back with it.
-                Ok(()) => drop(timeout(LOOK_EVERY, changed.notified()).await),
+                Ok(()) => {
+                    let _ = timeout(LOOK_EVERY, changed.notified()).await;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "pods of some nodes cannot be reached; trying again");
                     sleep(AFTER_FAILURE).await;
