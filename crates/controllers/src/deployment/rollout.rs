@@ -355,7 +355,8 @@ impl<'a> Rollout<'a> {
     /// Shrinks old sets by as much as can be spared: first by pods that are of no use, then by others.
     async fn shrink_old(&mut self, sets: &Sets, new: &ReplicaSet) -> Result<bool, Error> {
         let mut old = active(&sets.old);
-        if old.is_empty() {
+        // What a set told before it knew its size may count pods that it has deleted since.
+        if old.is_empty() || !sets.all().iter().all(|set| status::is_current(set)) {
             return Ok(false);
         }
         let least = replicas(&self.spec) - max_unavailable(&self.spec);

@@ -104,6 +104,11 @@ pub fn pods(set: &ReplicaSet) -> i32 {
     set.status.as_ref().map_or(0, |status| status.replicas)
 }
 
+/// Whether a set has told of its pods since its size was last changed.
+pub fn is_current(set: &ReplicaSet) -> bool {
+    set.status.as_ref().and_then(|status| status.observed_generation) >= set.metadata.generation
+}
+
 /// Unknown while a set that has been looked at does not say it.
 fn terminating(all: &[Arc<ReplicaSet>]) -> Option<i32> {
     all.iter().try_fold(0, |sum, set| {
