@@ -292,6 +292,8 @@ impl Table {
             })
             .rule("refuse", |rule| at_front(rule).expr(is_in(self.of(Map::Dropped), ADDRESS)).drop())
             .rule("refuse", |rule| at_front(rule).expr(is_in(self.of(Map::Refused), ADDRESS)).expr(reject.clone()))
+            // It leads somewhere, but changed while this packet was looked at. The client tries again.
+            .rule("refuse", |rule| at_front(rule).expr(look_up(self.of(Map::Services), ADDRESS, WAY)).drop())
             .rule("refuse", |rule| {
                 rule.expr(destination_address(ADDRESS))
                     .expr(is_in(self.of(Map::Addresses), ADDRESS))
