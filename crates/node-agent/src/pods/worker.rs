@@ -10,7 +10,11 @@
 //! it looks at the runtime, tells the status, and decides what to do. What takes time runs in a job beside it, one at a time, so
 //! that the status is told at once whatever is going on. Termination stops the job of a sync, and never goes back.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use container_runtime::services::{LinuxContainerResources, ServiceError};
 use controller_runtime::events::EventType;
@@ -128,6 +132,8 @@ pub struct Worker {
     waiting: HashMap<String, Reason>,
     /// The container whose hook is running.
     starting: Option<String>,
+    /// Containers that the job of a sync ends to start them anew: in between, the pod is not over.
+    replacing: HashSet<String>,
     crashes: HashMap<String, Backoff>,
     /// Containers that are not started before a time, after they could not be.
     held: HashMap<String, Instant>,
@@ -187,6 +193,7 @@ impl Worker {
             eviction: None,
             waiting: HashMap::new(),
             starting: None,
+            replacing: HashSet::new(),
             crashes: HashMap::new(),
             held: HashMap::new(),
             not_before: None,
@@ -237,6 +244,7 @@ impl Worker {
             Message::Synced(result) => {
                 let job = self.job.take();
                 self.starting = None;
+                self.replacing.clear();
                 self.stale = true;
                 match result {
                     Ok(renewal) => {
@@ -358,6 +366,7 @@ impl Worker {
             Progress::Hooked(name) => self.starting = Some(name),
             Progress::Started(name, result) => {
                 self.starting = None;
+                self.replacing.remove(&name);
                 match result {
                     Ok(()) => {
                         self.held.remove(&name);
@@ -465,6 +474,10 @@ impl Worker {
             now: self.context.settings.clock.time(),
         };
         let status = status::pod_status(&facts);
+        let over = is_final(status.phase.as_deref().unwrap_or_default());
+        if self.state == State::Syncing && over && !self.replacing.is_empty() {
+            return;
+        }
         if *self.told == status && self.told_of.as_ref().is_some_and(|pod| Arc::ptr_eq(pod, &self.pod)) {
             return;
         }
@@ -530,6 +543,8 @@ impl Worker {
         }
         self.refresh = false;
         self.renew_at = None;
+        let starts = |name: &str| plan.start.iter().any(|start| start.name == name);
+        self.replacing = plan.stop.iter().map(|stop| &stop.name).filter(|name| starts(name)).cloned().collect();
         let stop = CancellationToken::new();
         let pod = Pod { status: Some((*self.told).clone()), ..(*self.pod).clone() };
         let me = self.me.clone();
