@@ -74,6 +74,16 @@ impl Node {
         self.cluster.put("endpointslices", slice("web", endpoints));
     }
 
+    /// A socket of the client whose datagrams to the Service have gone to `a`, and where it sends them.
+    async fn sent_to_a(&self) -> (UdpSocket, SocketAddr) {
+        self.put(json!({}), json!([endpoint(self.a.1, "here")]));
+        until("the service is there", || self.client.ask_udp(WEB, 80).is_ok()).await;
+        let socket = self.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+        let to = SocketAddr::from((WEB, 80));
+        assert!(ask_udp_from(&socket, to).unwrap().starts_with("a "));
+        (socket, to)
+    }
+
     fn both(&self) -> Value {
         json!([endpoint(self.a.1, "here"), endpoint(self.b.1, "here")])
     }
@@ -235,11 +245,7 @@ fn a_client_comes_back_to_the_same_endpoint() {
 fn datagrams_do_not_go_to_an_endpoint_that_is_gone() {
     in_own_network(|| async {
         let node = Node::new().await;
-        node.put(json!({}), json!([endpoint(node.a.1, "here")]));
-        until("the service is there", || node.client.ask_udp(WEB, 80).is_ok()).await;
-        let socket = node.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
-        let to = SocketAddr::from((WEB, 80));
-        assert!(ask_udp_from(&socket, to).unwrap().starts_with("a "));
+        let (socket, to) = node.sent_to_a().await;
         node.put(json!({}), json!([endpoint(node.b.1, "here")]));
         // The same socket: the kernel remembers where its datagrams went.
         until("the next datagram goes to b", || ask_udp_from(&socket, to).is_ok_and(|answer| answer.starts_with("b ")))
@@ -251,11 +257,7 @@ fn datagrams_do_not_go_to_an_endpoint_that_is_gone() {
 fn datagrams_stay_with_an_endpoint_that_ends_but_still_serves() {
     in_own_network(|| async {
         let node = Node::new().await;
-        node.put(json!({}), json!([endpoint(node.a.1, "here")]));
-        until("the service is there", || node.client.ask_udp(WEB, 80).is_ok()).await;
-        let socket = node.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
-        let to = SocketAddr::from((WEB, 80));
-        assert!(ask_udp_from(&socket, to).unwrap().starts_with("a "));
+        let (socket, to) = node.sent_to_a().await;
         let mut ending = endpoint(node.a.1, "here");
         ending["conditions"] = json!({"ready": false, "serving": true, "terminating": true});
         node.put(json!({}), json!([ending, endpoint(node.b.1, "here")]));
