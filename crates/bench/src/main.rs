@@ -71,9 +71,6 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    if let Some(Command::FloodClient(client)) = &arguments.command {
-        client.step_back()?;
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         match &arguments.command {

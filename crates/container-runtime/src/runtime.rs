@@ -28,6 +28,8 @@ use crate::{
 
 /// How long processes may take to end after they were killed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Until a shim that could not be reached is tried again.
+const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
 /// What a runtime is told at its start.
 #[derive(Debug, Clone)]
@@ -288,7 +290,7 @@ impl Inner {
 
     /// Connects to the shim of a sandbox, takes over what it knows, and goes on listening to it.
     pub(crate) async fn follow(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), ShimError> {
-        let connection = self.subscribe(sandbox).await?;
+        let connection = self.subscribe_patiently(sandbox).await?;
         let (inner, sandbox) = (Arc::downgrade(self), sandbox.clone());
         tokio::spawn(async move {
             let mut connection = connection;
@@ -300,7 +302,7 @@ impl Inner {
                     Ok((Reply::Started { container_id: Some(id), pid, at }, _)) => inner.started(&id, pid, at),
                     Ok(_) => {}
                     // It has ended, or has cut us off because we were slow: then it answers again.
-                    Err(_) => match inner.subscribe(&sandbox).await {
+                    Err(_) => match inner.subscribe_patiently(&sandbox).await {
                         Ok(again) => connection = again,
                         Err(_) => return inner.shim_gone(&sandbox).await,
                     },
@@ -308,6 +310,19 @@ impl Inner {
             }
         });
         Ok(())
+    }
+
+    /// As [`Inner::subscribe`]. If it is not the shim that fails (there may be no descriptor left), its pod is not given up for that.
+    async fn subscribe_patiently(&self, sandbox: &Sandbox) -> Result<Connection, ShimError> {
+        loop {
+            match self.subscribe(sandbox).await {
+                Err(ShimError::Io(error)) => {
+                    tracing::warn!(sandbox = sandbox.id, %error, "cannot reach a shim, trying again");
+                    tokio::time::sleep(BETWEEN_TRIES).await;
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     async fn subscribe(&self, sandbox: &Sandbox) -> Result<Connection, ShimError> {

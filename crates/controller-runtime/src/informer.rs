@@ -51,6 +51,8 @@ pub struct Progress {
     pub synced: bool,
     /// Everything up to this revision is in the cache.
     pub revision: u64,
+    /// Whether it was told to stop: nothing will come any more.
+    pub stopped: bool,
 }
 
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
@@ -96,10 +98,11 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
         K: Clone + DeserializeOwned + Debug,
     {
         let informer = Self::detached();
-        let teller = informer.clone();
+        let (teller, stopped) = (informer.clone(), informer.clone());
         tokio::spawn(async move {
             let tell = move |told| teller.tell(told, &trim);
             stop.run_until_cancelled(follow(api, fields, tell)).await;
+            stopped.shared.progress.send_modify(|progress| progress.stopped = true);
         });
         informer
     }
@@ -161,10 +164,10 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
         self.shared.progress.subscribe()
     }
 
-    /// Waits until everything has been listed once.
+    /// Waits until everything has been listed once, or until that will not come any more.
     pub async fn synced(&self) {
         // The sender lives as long as `self`.
-        let _ = self.progress().wait_for(|progress| progress.synced).await;
+        let _ = self.progress().wait_for(|progress| progress.synced || progress.stopped).await;
     }
 
     fn read<T>(&self, look: impl FnOnce(&Cache<K>) -> T) -> T {

@@ -5,6 +5,7 @@
 //! and in the same redb transaction, so it alone says where to go on, after a crash too.
 
 use redb::{ReadableTable, WriteTransaction};
+use storage::stretch::Stretch;
 
 use crate::{
     fault::Result,
@@ -18,6 +19,7 @@ pub(crate) fn step(transaction: &WriteTransaction, compacted: u64, target: u64, 
     let mut reached = target;
     let mut visited = 0;
     let mut last = compacted;
+    let mut stretch = Stretch::begin();
     let (mut positions, mut index_keys): (Vec<Position>, Vec<Vec<u8>>) = Default::default();
     for entry in objects.range((compacted + 1, 0)..=(target, u32::MAX))? {
         let (position, found) = entry?;
@@ -33,16 +35,19 @@ pub(crate) fn step(transaction: &WriteTransaction, compacted: u64, target: u64, 
             positions.push(gone);
             index_keys.push(index_key(record.key, gone.0));
         }
+        stretch.go_on();
     }
     // Neighbours share pages: in order, each page is found and changed once.
     positions.sort_unstable();
     index_keys.sort_unstable();
     for position in positions {
         objects.remove(position)?;
+        stretch.go_on();
     }
     let mut index = transaction.open_table(INDEX)?;
     for key in index_keys {
         index.remove(key.as_slice())?;
+        stretch.go_on();
     }
     transaction.open_table(META)?.insert(meta::COMPACTED, reached)?;
     transaction.open_table(HISTORY)?.retain_in(..=reached, |_, _| false)?;

@@ -15,6 +15,7 @@
 
 pub mod encryption;
 mod model;
+pub mod stretch;
 #[cfg(feature = "suite")]
 pub mod suite;
 

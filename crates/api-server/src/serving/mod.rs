@@ -8,3 +8,4 @@ pub(crate) mod turns;
 
 pub use listener::{Handler, Peer, serve};
 pub use tls::{ServerCertificate, server_config};
+pub use turns::idle;

@@ -4,10 +4,13 @@
 //! order in which that came, so a user who sends on 200 connections would have 200 requests before everybody else's. The
 //! queues of priority and fairness do not help: most requests are answered within one poll, and never meet there.
 //!
-//! So a poll takes a turn. The tasks of one user share a lane with a few turns for each thread that polls; the others stand in
+//! So a poll takes a turn. The tasks of one user share a lane with one turn for each thread that polls; the others stand in
 //! line. A turn that was used rests until its thread has polled everything else that is ready, and has asked the network
 //! what came in meanwhile; then it is given to the first in line. So no thread is ever idle for lack of turns, and whoever has
 //! something to do waits for a few polls of a flood, however many connections that has.
+//!
+//! Other processes of the machine, and other threads of this one, need the processors too: those who sent the requests, the
+//! kernel's for the network, the store's. A thread that has served a line for a [`Stretch`] without a pause sleeps for a moment.
 //!
 //! Before somebody is known, the lane is that of the address they come from: handshakes take turns as well. Administrators
 //! have a lane without end. A lane with no more tasks than turns costs one look at a number.
@@ -20,7 +23,7 @@
 mod tests;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, HashMap},
     future::Future,
     net::IpAddr,
@@ -35,13 +38,14 @@ use std::{
 use arc_swap::ArcSwap;
 use hyper::rt::Executor;
 use pin_project_lite::pin_project;
+use storage::stretch::Stretch;
 
 use crate::{authorization::MASTERS, context::User};
 
 /// The turns of a lane for each thread. With more, a flood costs less to serve; with fewer, it costs others less time.
-const FOR_EACH_THREAD: usize = 2;
+const FOR_EACH_THREAD: usize = 1;
 /// How many pieces of a long answer are made in one turn. They have 64 KiB, which takes about 30 µs.
-const PIECES: u32 = 2;
+const PIECES: u32 = 1;
 
 /// The lanes of a server.
 pub struct Turns {
@@ -153,6 +157,9 @@ impl Lane {
 /// The rest of its turns is over.
 impl Wake for Lane {
     fn wake(self: Arc<Self>) {
+        let mut stretch = STRETCH.get().unwrap_or_else(Stretch::begin);
+        stretch.go_on();
+        STRETCH.set(Some(stretch));
         self.pass_on(|line| std::mem::take(&mut line.resting));
     }
 }
@@ -288,6 +295,13 @@ where
 
 thread_local! {
     static POLLED: RefCell<Option<Polled>> = const { RefCell::new(None) };
+    /// Since when this thread has had no pause, if it has served those who stand in line.
+    static STRETCH: Cell<Option<Stretch>> = const { Cell::new(None) };
+}
+
+/// This thread of the runtime has nothing to do for now.
+pub fn idle() {
+    STRETCH.set(None);
 }
 
 /// The connection that this thread polls, and how many pieces of answers it has made in this turn.

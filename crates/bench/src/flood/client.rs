@@ -52,8 +52,6 @@ pub struct Arguments {
     connections: usize,
     #[arg(long)]
     objects: usize,
-    #[arg(long)]
-    from_afar: bool,
 }
 
 #[derive(Default)]
@@ -99,20 +97,6 @@ impl Arguments {
             }
         }
     }
-
-    /// From now on, this process runs when no other wants to.
-    pub fn step_back(&self) -> anyhow::Result<()> {
-        if !self.from_afar {
-            return Ok(());
-        }
-        // SAFETY: the parameters are a valid structure of this function's, and all zeroes is what this policy asks for.
-        let outcome =
-            unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &libc::sched_param { sched_priority: 0 }) };
-        if outcome != 0 {
-            bail!("cannot give way to other processes: {}", std::io::Error::last_os_error());
-        }
-        Ok(())
-    }
 }
 
 async fn flood(mut connection: Connection, requests: Vec<Vec<u8>>, counts: Arc<Counts>) -> anyhow::Result<()> {
@@ -120,14 +104,13 @@ async fn flood(mut connection: Connection, requests: Vec<Vec<u8>>, counts: Arc<C
     while !counts.stop.load(Ordering::Relaxed) {
         for request in &requests {
             loop {
-                let (code, body) = connection.ask(request).await?;
-                match code {
+                match connection.outcome(request).await? {
                     200 | 201 => {
                         counts.served.fetch_add(1, Ordering::Relaxed);
                         break;
                     }
                     429 => counts.refused.fetch_add(1, Ordering::Relaxed),
-                    _ => bail!("the server answered {code}: {}", String::from_utf8_lossy(&body)),
+                    code => bail!("the server answered {code}"),
                 };
             }
             if requests.len() > 2 && counts.stop.load(Ordering::Relaxed) {

@@ -5,6 +5,7 @@
 //! kube-system. The two that go on send now and then, on a connection each; what they wait for is measured without and with the
 //! flood, which comes from a process of its own. Everything that was made is gone at the end.
 
+mod afar;
 pub mod client;
 mod tenants;
 
@@ -16,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use afar::Afar;
 use anyhow::{Context, ensure};
 use bench::process::resident_kilobytes;
 use clap::{Args, ValueEnum};
@@ -84,7 +86,7 @@ impl Arguments {
     async fn measure(&self, cluster: &Cluster, tenants: &Tenants) -> anyhow::Result<Report> {
         let mut report = Report::default();
         report.remarks.push(match self.from_afar {
-            true => "the flood had only the processor time that nobody else wanted (SCHED_IDLE)".into(),
+            true => "the flood had only the processor time that nobody else wanted (cpu.idle)".into(),
             false => "the flood took processor time from the server and from those who were measured".into(),
         });
         let quiet_ones = [&tenants.quiet, &tenants.system];
@@ -138,7 +140,11 @@ async fn sample(cluster: &Cluster, tenants: [&Tenant; 2], times: usize) -> anyho
 }
 
 /// The process that floods. It ends when its standard input does.
-struct Flood(Child);
+struct Flood {
+    child: Child,
+    /// Where it runs, if not among all the others.
+    afar: Option<Afar>,
+}
 
 impl Flood {
     fn start(arguments: &Arguments, tenant: &Tenant, kind: Kind) -> anyhow::Result<Self> {
@@ -147,23 +153,25 @@ impl Flood {
         command.args(["--namespace", &tenant.namespace, "--kind", kind.name()]);
         command.args(["--connections", &arguments.connections.to_string()]);
         command.args(["--objects", &arguments.objects.to_string()]);
-        if arguments.from_afar {
-            command.arg("--from-afar");
-        }
         command.env(TOKEN, &tenant.token).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut flood = Self(command.spawn().context("cannot start the process that floods")?);
+        let afar = if arguments.from_afar { Some(Afar::make()?) } else { None };
+        let child = command.spawn().context("cannot start the process that floods")?;
+        let mut flood = Self { child, afar };
+        if let Some(afar) = &flood.afar {
+            afar.take(&flood.child)?;
+        }
         let mut line = String::new();
-        BufReader::with_capacity(1, flood.0.stdout.as_mut().context("it has an output")?).read_line(&mut line)?;
+        BufReader::with_capacity(1, flood.child.stdout.as_mut().context("it has an output")?).read_line(&mut line)?;
         ensure!(line == "flooding\n", "the process that floods failed");
         Ok(flood)
     }
 
     /// What it says that it did.
     fn end(mut self) -> anyhow::Result<String> {
-        drop(self.0.stdin.take());
+        drop(self.child.stdin.take());
         let mut told = String::new();
-        self.0.stdout.take().context("it has an output")?.read_to_string(&mut told)?;
-        ensure!(self.0.wait()?.success(), "the process that floods failed");
+        self.child.stdout.take().context("it has an output")?.read_to_string(&mut told)?;
+        ensure!(self.child.wait()?.success(), "the process that floods failed");
         Ok(told.trim().to_owned())
     }
 }
@@ -171,8 +179,10 @@ impl Flood {
 /// Whatever happened, nobody floods on.
 impl Drop for Flood {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Only now is it empty.
+        drop(self.afar.take());
     }
 }
 

@@ -63,6 +63,13 @@ impl Connection {
         Ok((code, body))
     }
 
+    /// Sends a request and throws its answer away; returns its code. Nothing is kept, however long it is.
+    pub async fn outcome(&mut self, request: &[u8]) -> anyhow::Result<u16> {
+        let (code, length) = self.send(request).await?;
+        self.body(length, |_| {}).await?;
+        Ok(code)
+    }
+
     async fn send(&mut self, request: &[u8]) -> anyhow::Result<(u16, Length)> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;

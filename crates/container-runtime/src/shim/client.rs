@@ -101,7 +101,9 @@ impl Connection {
         // Addresses are short and folders need not be.
         let folder = match File::open(folder) {
             Ok(folder) => folder,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ShimError::Gone),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Err(ShimError::Gone);
+            }
             Err(error) => return Err(error.into()),
         };
         let path = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());

@@ -8,6 +8,7 @@
 pub mod client;
 mod container;
 mod log;
+mod memory;
 mod process;
 pub mod protocol;
 mod rootfs;

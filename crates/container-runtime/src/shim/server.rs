@@ -17,6 +17,7 @@ use rustix::{
 use super::{
     container::Container,
     log::Source,
+    memory,
     process::{self, News, Pids, Place, Stdio},
     protocol::{self, Reply, Request, SOCKET, VERSION},
     rootfs::{chdir, step},
@@ -36,6 +37,8 @@ pub(super) struct Server {
     starting: BTreeMap<i32, Starting>,
     execs: BTreeMap<i32, Exec>,
     buffer: Vec<u8>,
+    /// Something rare was done since memory was given back last.
+    busy: bool,
 }
 
 struct Client {
@@ -92,12 +95,15 @@ impl Server {
             starting: BTreeMap::new(),
             execs: BTreeMap::new(),
             buffer: vec![0; 16 * 1024],
+            busy: true,
         })
     }
 
     pub(super) fn run(mut self) -> io::Result<()> {
         loop {
             for ready in self.wait()? {
+                // Output may come all the time, and needs little.
+                self.busy |= !matches!(ready, Ready::Output(..) | Ready::Attached(_));
                 match ready {
                     Ready::Listener => self.accept(),
                     Ready::Signals => self.reap(),
@@ -120,6 +126,10 @@ impl Server {
                 }
             }
             self.finish_containers();
+            if self.busy && self.starting.is_empty() {
+                memory::give_back();
+                self.busy = false;
+            }
         }
     }
 

@@ -203,3 +203,9 @@ impl Drop for Guard {
         }
     }
 }
+
+/// The process of a pod's shim.
+pub async fn shim(runtime: &Runtime, pod: &str) -> i32 {
+    let netns = runtime.pod_sandbox_status(pod).await.expect("a status").netns;
+    netns.split('/').nth(2).and_then(|pid| pid.parse().ok()).expect("the shim's process")
+}

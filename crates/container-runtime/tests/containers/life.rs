@@ -2,7 +2,7 @@
 
 use container_runtime::{cgroups::Layout, services::*};
 
-use crate::fixture::{Fixture, Guard, container, exited, lines, output, start};
+use crate::fixture::{Fixture, Guard, container, exited, lines, output, shim, start};
 
 pub async fn runs_and_exits(fixture: Fixture) {
     let runtime = fixture.runtime().await;
@@ -342,4 +342,27 @@ pub async fn no_network(fixture: Fixture) {
     let error = runtime.run_pod_sandbox(fixture.pod("p")).await.expect_err("it has no network");
     assert!(error.to_string().contains("the cable is out"), "{error}");
     assert_eq!(Guard::left(&fixture.root, &fixture.cgroup), Vec::<String>::new());
+}
+
+/// There is a shim for each pod: what it has of its executable in memory must not stay there.
+pub async fn little_memory(fixture: Fixture) {
+    let runtime = fixture.runtime().await;
+    let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");
+    start(&runtime, &pod, container("c", &["sleep"])).await;
+    let shim = shim(&runtime, &pod).await;
+    let kilobytes = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{shim}/status")).expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its size");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    };
+    // It is ready before it has put everything away.
+    let soon = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while kilobytes() > 2500 && std::time::Instant::now() < soon {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(kilobytes() <= 2500, "an idle shim has {} kB", kilobytes());
+    // What was put away is found again.
+    let (code, text) = output(&fixture, &runtime, &pod, container("d", &["print", "out", "err"])).await;
+    assert_eq!((code, text.len()), (0, 2));
+    runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
 }

@@ -37,6 +37,7 @@ fn main() {
         test("many_pods_at_once", || run(life::many)),
         test("callers_that_do_not_wait", || run(life::interrupted)),
         test("a_network_that_is_not_ready", || run(life::no_network)),
+        test("a_shim_that_waits_has_little_memory", || run(life::little_memory)),
         test("purge", || run(life::purge)),
         test("on_a_socket", || run(cri::on_a_socket)),
         test("who_a_process_is", || run(identity::process)),

@@ -7,7 +7,7 @@ use std::{
 
 use container_runtime::services::*;
 
-use crate::fixture::{Fixture, Guard, container, exited, start};
+use crate::fixture::{Fixture, Guard, container, exited, shim, start};
 
 const PARENT: &str = "FERRY_TEST_PARENT";
 
@@ -85,8 +85,7 @@ pub async fn killed_shim(fixture: Fixture) {
     let mut events = runtime.events();
     let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");
     let id = start(&runtime, &pod, container("c", &["sleep"])).await;
-    let netns = runtime.pod_sandbox_status(&pod).await.expect("a status").netns;
-    let shim: i32 = netns.split('/').nth(2).and_then(|pid| pid.parse().ok()).expect("the shim's process");
+    let shim = shim(&runtime, &pod).await;
     let process = runtime.container_status(&id).await.expect("a status").pid.expect("a process");
     let pid = rustix::process::Pid::from_raw(shim).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is there");

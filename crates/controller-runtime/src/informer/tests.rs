@@ -58,7 +58,7 @@ fn a_new_list_is_told_as_the_difference() {
     informer.tell(Told::Applied(object("x", "a", "1", 16, "")), &keep);
     informer.tell(Told::Deleted(object("x", "a", "1", 17, "")), &keep);
     assert_eq!(take(&told), ["changed 1", "deleted 1"]);
-    assert_eq!(*informer.progress().borrow(), Progress { synced: true, revision: 17 });
+    assert_eq!(*informer.progress().borrow(), Progress { synced: true, revision: 17, stopped: false });
     informer.tell(Told::UpTo(30), &keep);
     assert_eq!(informer.progress().borrow().revision, 30);
 }

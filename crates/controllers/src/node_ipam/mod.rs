@@ -5,7 +5,10 @@
 
 mod blocks;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use blocks::Range;
 use controller_runtime::{
@@ -33,6 +36,9 @@ struct NodeIpam {
     client: Client,
     nodes: Informer<Node>,
     ranges: Arc<Mutex<Vec<Range>>>,
+    /// Nodes for which there was no block. They are asked again when one becomes free.
+    without: Arc<Mutex<BTreeSet<Key>>>,
+    queue: WorkQueue<Key>,
     own_writes: OwnWrites<Key>,
     recorder: Recorder,
 }
@@ -43,33 +49,41 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
         client: setting.client(ACCOUNT),
         nodes: setting.informers.of(),
         ranges: Arc::new(Mutex::new(setting.pod_blocks.ranges())),
+        without: Arc::default(),
+        queue: queue.clone(),
         own_writes: own_writes.clone(),
         recorder: setting.recorder(ACCOUNT, COMPONENT),
     };
     // What nodes have already must be known before the first block is given away.
     controller.nodes.synced().await;
-    let (on_node, ranges) = (queue.clone(), controller.ranges.clone());
-    controller.nodes.on_change(move |change| {
-        let mut ranges = lock(&ranges);
-        match change {
-            Change::Applied { new, .. } => {
-                each(&mut ranges, &blocks_of(new), Range::occupy);
-                on_node.add(Key::of(&**new));
-            }
-            Change::Deleted(last) => each(&mut ranges, &blocks_of(last), Range::release),
+    let (on_node, ranges, without) = (queue.clone(), controller.ranges.clone(), controller.without.clone());
+    controller.nodes.on_change(move |change| match change {
+        Change::Applied { new, .. } => {
+            each(&mut lock(&ranges), &blocks_of(new), Range::occupy);
+            on_node.add(Key::of(&**new));
+        }
+        Change::Deleted(last) => {
+            lock(&without).remove(&Key::of(&**last));
+            give_back(&ranges, &blocks_of(last), &without, &on_node);
         }
     });
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 
-fn lock(ranges: &Mutex<Vec<Range>>) -> MutexGuard<'_, Vec<Range>> {
-    ranges.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn each(ranges: &mut [Range], blocks: &[IpNet], work: impl Fn(&mut Range, &IpNet)) {
     for range in ranges {
         blocks.iter().for_each(|block| work(range, block));
     }
+}
+
+/// The blocks are free, and whoever waits for one may have it.
+fn give_back(ranges: &Mutex<Vec<Range>>, blocks: &[IpNet], without: &Mutex<BTreeSet<Key>>, queue: &WorkQueue<Key>) {
+    each(&mut lock(ranges), blocks, Range::release);
+    lock(without).first().cloned().into_iter().for_each(|first| queue.add(first));
 }
 
 fn blocks_of(node: &Node) -> Vec<IpNet> {
@@ -90,7 +104,7 @@ impl Controller for NodeIpam {
         if has_some || node.metadata.deletion_timestamp.is_some() {
             return Ok(Next::WhenChanged);
         }
-        let taken = self.take(&node)?;
+        let Some(taken) = self.take(key, &node) else { return Ok(Next::WhenChanged) };
         let texts: Vec<String> = taken.iter().map(IpNet::to_string).collect();
         let change = json!({
             "metadata": {"uid": node.metadata.uid},
@@ -104,7 +118,7 @@ impl Controller for NodeIpam {
             }
             // The server says no. The node may be gone, or another of its name may be there, or it has a block already.
             Err(kube::Error::Api(status)) => {
-                each(&mut lock(&self.ranges), &taken, Range::release);
+                give_back(&self.ranges, &taken, &self.without, &self.queue);
                 if status.is_not_found() {
                     return Ok(Next::WhenChanged);
                 }
@@ -118,16 +132,27 @@ impl Controller for NodeIpam {
 }
 
 impl NodeIpam {
-    /// One block of each family, or none at all.
-    fn take(&self, node: &Node) -> Result<Vec<IpNet>, Error> {
+    /// One block of each family, or none at all: then the node waits for others to go.
+    fn take(&self, key: &Key, node: &Node) -> Option<Vec<IpNet>> {
         let mut ranges = lock(&self.ranges);
         let taken: Vec<IpNet> = ranges.iter_mut().filter_map(Range::take).collect();
         if taken.len() == ranges.len() {
-            return Ok(taken);
+            lock(&self.without).remove(key);
+            return Some(taken);
         }
         each(&mut ranges, &taken, Range::release);
-        self.tell(node, "CIDRNotAvailable");
-        Err(Error::Other("all blocks of addresses for nodes are taken".to_owned()))
+        // Before anybody can give a block back and not know of this node.
+        let mut without = lock(&self.without);
+        if without.is_empty() {
+            tracing::warn!(
+                node = key.name,
+                "all blocks of addresses for nodes are taken: this one and later ones get none"
+            );
+        }
+        if without.insert(key.clone()) {
+            self.tell(node, "CIDRNotAvailable");
+        }
+        None
     }
 
     fn tell(&self, node: &Node, status: &str) {

@@ -111,6 +111,8 @@ pub(super) fn container(pod: &Pod, container: &Container, machine: &Machine) -> 
         memory_swap_limit_in_bytes: memory,
         oom_score_adj: oom_score(pod, container, machine.memory),
         hugepage_limits: huge_pages(&machine.allocatable, pod_limits, limits(&container.resources)),
+        // One that is out of memory ends as a whole, where the kernel knows how: cgroups of version 1 kill single processes.
+        unified: BTreeMap::from([("memory.oom.group".to_owned(), "1".to_owned())]),
         ..LinuxContainerResources::default()
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Event, Node};
 use kube::{
     Api,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::json;
 use testing::TestServer;
@@ -48,4 +48,30 @@ async fn no_two_nodes_have_the_same_block() {
     nodes.delete("node-3", &DeleteParams::default()).await.expect("deleted");
     nodes.create(&PostParams::default(), &node("late", None)).await.expect("created");
     assert_eq!(block(&nodes, "late").await, "10.244.13.0/24");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_too_many_waits_until_another_goes() {
+    let server = TestServer::embedded().await;
+    let client = client(&server).await;
+    let nodes: Api<Node> = Api::all(client.clone());
+    for number in 0..256 {
+        let all = node(&format!("node-{number}"), Some(&format!("10.244.{number}.0/24")));
+        nodes.create(&PostParams::default(), &all).await.expect("created");
+    }
+    server.run_controllers();
+    nodes.create(&PostParams::default(), &node("late", None)).await.expect("created");
+    let events: Api<Event> = Api::namespaced(client, "default");
+    let told = ListParams::default().fields("reason=CIDRNotAvailable,involvedObject.name=late");
+    eventually("an event", || async { events.list(&told).await.expect("a list").items.pop() }).await;
+    assert_eq!(nodes.get("late").await.expect("a node").spec.and_then(|spec| spec.pod_cidr), None);
+
+    nodes.delete("node-77", &DeleteParams::default()).await.expect("deleted");
+    assert_eq!(block(&nodes, "late").await, "10.244.77.0/24");
+    let told = events.list(&told).await.expect("a list").items;
+    assert_eq!(
+        told.iter().map(|event| event.count.unwrap_or(1)).sum::<i32>(),
+        1,
+        "told once, not tried again and again"
+    );
 }
