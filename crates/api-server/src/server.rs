@@ -6,8 +6,10 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use object_model::status::Status;
+use rustls::ServerConfig;
 use serde_json::Value;
 use storage::{Error, Store};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,7 +29,7 @@ use crate::{
     metrics::Metrics,
     openapi::OpenApi,
     registry::Registry,
-    serving::{Handler, Peer},
+    serving::{self, Handler, Peer},
     streaming::{Agents, ClientAddress},
     watch_cache::WatchCache,
 };
@@ -149,6 +151,17 @@ impl Server {
             Ok(answer) => answer.map(drop).map_err(|error| error.to_string()),
             Err(_) => Err("the store does not answer".to_owned()),
         }
+    }
+
+    /// Serves a listener as [`serving::serve`] does. It is built here, where what requests wait for is built fast.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        tls: Arc<ServerConfig>,
+        stop: CancellationToken,
+        grace: Duration,
+    ) {
+        serving::serve(listener, tls, self, stop, grace).await;
     }
 
     /// No longer ready, and watches end, so that connections can.

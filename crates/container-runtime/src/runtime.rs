@@ -63,6 +63,11 @@ impl Settings {
     }
 }
 
+/// Whether something failed because this process, or the machine, has no more to give at the moment.
+fn is_want(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
+}
+
 /// Our container runtime. Clones are the same runtime; pods go on when the last one is dropped.
 #[derive(Clone)]
 pub struct Runtime {
@@ -278,8 +283,9 @@ impl Inner {
     async fn find_again(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<()> {
         let record = sandbox.record();
         let answers = record.boot_id == self.boot_id && client::settled(&sandbox.folder).await;
-        if !answers || self.follow(sandbox).await.is_err() {
-            self.shim_gone(sandbox).await;
+        match if answers { self.subscribe_patiently(sandbox).await } else { Err(ShimError::Gone) } {
+            Ok(connection) => self.follow(sandbox, connection),
+            Err(_) => self.shim_gone(sandbox).await,
         }
         if !record.complete {
             // Nobody was ever told of it.
@@ -288,9 +294,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Connects to the shim of a sandbox, takes over what it knows, and goes on listening to it.
-    pub(crate) async fn follow(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), ShimError> {
-        let connection = self.subscribe_patiently(sandbox).await?;
+    /// Goes on listening to the shim of a sandbox.
+    pub(crate) fn follow(self: &Arc<Self>, sandbox: &Arc<Sandbox>, connection: Connection) {
         let (inner, sandbox) = (Arc::downgrade(self), sandbox.clone());
         tokio::spawn(async move {
             let mut connection = connection;
@@ -309,15 +314,18 @@ impl Inner {
                 }
             }
         });
-        Ok(())
     }
 
-    /// As [`Inner::subscribe`]. If it is not the shim that fails (there may be no descriptor left), its pod is not given up for that.
+    /// As [`Inner::subscribe`]. If there is no descriptor left or no memory, its pod is not given up for that.
     async fn subscribe_patiently(&self, sandbox: &Sandbox) -> Result<Connection, ShimError> {
+        let mut told = false;
         loop {
             match self.subscribe(sandbox).await {
-                Err(ShimError::Io(error)) => {
-                    tracing::warn!(sandbox = sandbox.id, %error, "cannot reach a shim, trying again");
+                Err(ShimError::Io(error)) if is_want(&error) => {
+                    if !told {
+                        tracing::warn!(sandbox = sandbox.id, %error, "cannot reach a shim, trying again until it works");
+                    }
+                    told = true;
                     tokio::time::sleep(BETWEEN_TRIES).await;
                 }
                 outcome => return outcome,
@@ -325,7 +333,8 @@ impl Inner {
         }
     }
 
-    async fn subscribe(&self, sandbox: &Sandbox) -> Result<Connection, ShimError> {
+    /// Connects to the shim of a sandbox, and takes over what it knows.
+    pub(crate) async fn subscribe(&self, sandbox: &Sandbox) -> Result<Connection, ShimError> {
         let connection = Connection::open(&sandbox.folder).await?;
         let (Reply::State { containers, .. }, _) = connection.insist(&Request::Subscribe).await? else {
             return Err(ShimError::Protocol);

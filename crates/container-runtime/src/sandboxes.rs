@@ -171,7 +171,8 @@ impl Inner {
         })
         .await?;
         client::launch(&self.settings.shim, &sandbox.folder).await?;
-        self.follow(sandbox).await?;
+        let connection = self.subscribe(sandbox).await?;
+        self.follow(sandbox, connection);
         if own_network {
             sandbox.update(|record| record.has_network = true)?;
             let netns = sandbox.netns();

@@ -164,9 +164,14 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
         self.shared.progress.subscribe()
     }
 
-    /// Waits until everything has been listed once, or until that will not come any more.
+    /// Waits until everything has been listed once: for ever, if the informer is stopped before.
     pub async fn synced(&self) {
         // The sender lives as long as `self`.
+        let _ = self.progress().wait_for(|progress| progress.synced).await;
+    }
+
+    /// As [`Informer::synced`], or until the informer is stopped: for those who look whether to stop before they do anything.
+    pub async fn synced_or_stopped(&self) {
         let _ = self.progress().wait_for(|progress| progress.synced || progress.stopped).await;
     }
 

@@ -42,8 +42,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     let (on_info, on_token) = (queue.clone(), queue.clone());
     controller.infos.on_change(move |_| on_info.add(Key::new(NAMESPACE, NAME)));
     controller.tokens.on_change(move |_| on_token.add(Key::new(NAMESPACE, NAME)));
-    controller.infos.synced().await;
-    controller.tokens.synced().await;
+    controller.infos.synced_or_stopped().await;
+    controller.tokens.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, 1, stop).await;
 }
 

@@ -60,9 +60,9 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     controller.slices.on_change(move |change| {
         services_of(change, MANAGER).into_iter().for_each(|service| on_slice.add(service));
     });
-    controller.services.synced().await;
-    controller.endpoints.synced().await;
-    controller.slices.synced().await;
+    controller.services.synced_or_stopped().await;
+    controller.endpoints.synced_or_stopped().await;
+    controller.slices.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

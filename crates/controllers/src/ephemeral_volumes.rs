@@ -55,8 +55,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             on_claim.add(Key::new(last.metadata.namespace.clone().unwrap_or_default(), &owner.name));
         }
     });
-    controller.pods.synced().await;
-    controller.claims.synced().await;
+    controller.pods.synced_or_stopped().await;
+    controller.claims.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

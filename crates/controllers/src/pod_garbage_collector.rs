@@ -54,8 +54,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     };
     controller.pods.index(pods::NODE, pods::by_node);
     controller.pods.index(FINISHED, |pod| pods::is_finished(pod).then(String::new).into_iter().collect());
-    controller.nodes.synced().await;
-    controller.pods.synced().await;
+    controller.nodes.synced_or_stopped().await;
+    controller.pods.synced_or_stopped().await;
     let gone = setting.node_grace.gone;
     let (on_pod, nodes) = (queue.clone(), controller.nodes.clone());
     controller.pods.on_change(move |change| {

@@ -41,7 +41,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     let (on_namespace, on_map) = (queue.clone(), queue.clone());
     controller.namespaces.on_change(move |change| on_namespace.add(Key::of(&**change.object()).name));
     controller.published.on_change(move |change| on_map.add(Key::of(&**change.object()).namespace));
-    controller.published.synced().await;
+    controller.published.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, 1, stop).await;
 }
 

@@ -39,7 +39,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             on_account.add(Key::of(&**last).namespace);
         }
     });
-    controller.accounts.synced().await;
+    controller.accounts.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, 1, stop).await;
 }
 

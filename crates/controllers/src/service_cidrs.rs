@@ -66,8 +66,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             around.for_each(|block| on_address.add(Key::of(&**block)));
         }
     });
-    controller.blocks.synced().await;
-    controller.addresses.synced().await;
+    controller.blocks.synced_or_stopped().await;
+    controller.addresses.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, 1, stop).await;
 }
 

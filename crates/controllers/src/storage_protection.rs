@@ -76,7 +76,7 @@ where
             on_object.add(Key::of(&**new));
         }
     });
-    protection.objects.synced().await;
+    protection.objects.synced_or_stopped().await;
     let own_writes = protection.own_writes.clone();
     controller_runtime::run(Arc::new(protection), queue, own_writes, 1, stop).await;
 }
@@ -124,7 +124,7 @@ pub async fn claims_stay(setting: Arc<Setting>, stop: CancellationToken) {
             claims(pod).into_iter().for_each(|name| on_pod.add(Key::new(namespace, name)));
         }
     });
-    pods.synced().await;
+    pods.synced_or_stopped().await;
     let (lists, writes) = (client.clone(), client);
     let protection = Protection {
         name: "persistentvolumeclaim-protection-controller",
@@ -205,8 +205,8 @@ pub async fn classes_stay(setting: Arc<Setting>, stop: CancellationToken) {
     volumes.index(USED, class_of_volume);
     on_release(&claims, &queue, classes_of_claim);
     on_release(&volumes, &queue, class_of_volume);
-    claims.synced().await;
-    volumes.synced().await;
+    claims.synced_or_stopped().await;
+    volumes.synced_or_stopped().await;
     let protection = Protection::<VolumeAttributesClass> {
         name: "volumeattributesclass-protection-controller",
         finalizer: "kubernetes.io/vac-protection",

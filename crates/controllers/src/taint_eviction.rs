@@ -48,8 +48,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
         clock: setting.clock.clone(),
     };
     controller.pods.index(pods::NODE, pods::by_node);
-    controller.nodes.synced().await;
-    controller.pods.synced().await;
+    controller.nodes.synced_or_stopped().await;
+    controller.pods.synced_or_stopped().await;
     let on_pod = queue.clone();
     controller.pods.on_change(move |change| {
         if let Change::Applied { old: Some(old), new } = change

@@ -28,7 +28,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
         TokenCleaner { client: setting.client(ACCOUNT), tokens: tokens(&setting, &stop), clock: setting.clock.clone() };
     let on_token = queue.clone();
     controller.tokens.on_change(move |change| on_token.add(Key::of(&**change.object())));
-    controller.tokens.synced().await;
+    controller.tokens.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, OwnWrites::default(), 1, stop).await;
 }
 

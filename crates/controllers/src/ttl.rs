@@ -56,7 +56,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
         size: Arc::default(),
         own_writes: own_writes.clone(),
     };
-    controller.nodes.synced().await;
+    controller.nodes.synced_or_stopped().await;
     let (on_node, size) = (queue.clone(), controller.size.clone());
     controller.nodes.on_change(move |change| {
         let mut size = size.lock().unwrap_or_else(PoisonError::into_inner);

@@ -33,7 +33,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             on_job.add(Key::of(&**change.object()));
         }
     });
-    jobs.synced().await;
+    jobs.synced_or_stopped().await;
     let controller = Finished { client, jobs, clock: setting.clock.clone() };
     controller_runtime::run(Arc::new(controller), queue, OwnWrites::default(), 1, stop).await;
 }

@@ -149,7 +149,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let (stop, stop_components) = (CancellationToken::new(), CancellationToken::new());
     let serving: Vec<_> = listeners
         .into_iter()
-        .map(|listener| tokio::spawn(serving::serve(listener, tls.clone(), server.clone(), stop.clone(), STOP_WITHIN)))
+        .map(|listener| tokio::spawn(server.clone().serve(listener, tls.clone(), stop.clone(), STOP_WITHIN)))
         .collect();
     // From here on it stops in order.
     let mut signals = Signals::listen()?;

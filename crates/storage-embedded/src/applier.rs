@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redb::{Database, WriteTransaction};
+use storage::stretch::Stretch;
 
 use crate::{
     apply::apply,
@@ -44,6 +45,8 @@ pub(crate) struct Applier<'a> {
     /// Something was committed that is not settled.
     unsettled: bool,
     settling: Vec<Settling>,
+    /// Somebody waits for what is done now, or soon will: it makes no pauses.
+    hurried: bool,
 }
 
 impl<'a> Applier<'a> {
@@ -56,12 +59,20 @@ impl<'a> Applier<'a> {
             swept: opened.numbers.compacted,
             unsettled: false,
             settling: Vec::new(),
+            hurried: false,
         }
     }
 
     pub(crate) fn run(mut self) -> Result<()> {
         loop {
-            match self.shared.handover.next(self.relaxed_delay, || self.sweep_target() > self.swept) {
+            let order = self.shared.handover.next(self.relaxed_delay, || self.sweep_target() > self.swept);
+            self.hurried = match &order {
+                Order::Load(hurry) => *hurry == Hurry::Log,
+                Order::Settle(requests) => !requests.is_empty(),
+                Order::Sweep => false,
+                Order::Stop(_) => true,
+            };
+            match order {
                 Order::Load(Hurry::Overlay) => self.load(Durable::Later)?,
                 Order::Load(Hurry::Log) => self.load(Durable::Now)?,
                 Order::Settle(requests) => {
@@ -92,7 +103,7 @@ impl<'a> Applier<'a> {
         }
         let transaction = self.database.begin_write()?;
         if !load.entries.is_empty() {
-            apply(&transaction, &load, self.shared.reserved())?;
+            apply(&transaction, &load, self.shared.reserved(), self.pace())?;
             require_log(&transaction, self.shared.log_lengths())?;
             self.applied = load.until;
         }
@@ -121,9 +132,20 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
+    /// Others need the processor, above all the committer, unless that waits for this.
+    fn pace(&self) -> impl FnMut() + use<'a> {
+        let (shared, hurried) = (self.shared, self.hurried);
+        let mut stretch = Stretch::begin();
+        move || {
+            if !hurried && !shared.handover.is_awaited() {
+                stretch.go_on();
+            }
+        }
+    }
+
     fn sweep_in(&self, transaction: &WriteTransaction, limit: usize) -> Result<u64> {
         match self.sweep_target() {
-            target if target > self.swept => sweep::step(transaction, self.swept, target, limit),
+            target if target > self.swept => sweep::step(transaction, self.swept, target, limit, self.pace()),
             _ => Ok(self.swept),
         }
     }

@@ -1,7 +1,6 @@
 //! Moves what was logged into the tables.
 
 use redb::WriteTransaction;
-use storage::stretch::Stretch;
 
 use crate::{
     fault::Result,
@@ -9,11 +8,11 @@ use crate::{
     overlay::Load,
 };
 
-/// Everything of `load`. It must follow what the tables have; `reserved` is at least what the log says of it.
-pub(crate) fn apply(transaction: &WriteTransaction, load: &Load, reserved: u64) -> Result<()> {
+/// Everything of `load`. It must follow what the tables have; `reserved` is at least what the log says of it. `pace` is called again and
+/// again, and may make a pause.
+pub(crate) fn apply(transaction: &WriteTransaction, load: &Load, reserved: u64, mut pace: impl FnMut()) -> Result<()> {
     let mut objects = transaction.open_table(OBJECTS)?;
     let mut expiries = transaction.open_table(EXPIRIES)?;
-    let mut stretch = Stretch::begin();
     for Entry { version, replaced, .. } in load.entries.iter().map(AsRef::as_ref) {
         // In this order: what was replaced may have come with the same load.
         if replaced.expiry != 0 {
@@ -22,12 +21,12 @@ pub(crate) fn apply(transaction: &WriteTransaction, load: &Load, reserved: u64) 
         if version.expiry != 0 {
             expiries.insert((version.expiry, version.revision, version.sub), ())?;
         }
-        stretch.go_on();
+        pace();
     }
     for entry in &load.entries {
         let record = entry.record();
         record.encode(objects.insert_reserve(entry.version.position(), record.encoded_len())?.as_mut());
-        stretch.go_on();
+        pace();
     }
     // Neighbours share pages: in order of keys, each page is found and changed once.
     let mut by_key: Vec<&Entry> = load.entries.iter().map(AsRef::as_ref).collect();
@@ -35,7 +34,7 @@ pub(crate) fn apply(transaction: &WriteTransaction, load: &Load, reserved: u64) 
     let mut index = transaction.open_table(INDEX)?;
     for Entry { key, version, .. } in by_key {
         index.insert(index_key(key, version.revision).as_slice(), version.index_value())?;
-        stretch.go_on();
+        pace();
     }
     let mut history = transaction.open_table(HISTORY)?;
     for sample in &load.samples {

@@ -1,7 +1,10 @@
 //! What the committer and the applier tell each other.
 
 use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -12,6 +15,8 @@ pub(crate) struct Handover {
     state: Mutex<State>,
     to_applier: Condvar,
     to_committer: Condvar,
+    /// The committer waits for the applier.
+    awaited: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -164,9 +169,15 @@ impl Handover {
         while !state.applier_failed
             && let Some(full) = is_full()
         {
+            self.awaited.store(true, Ordering::Relaxed);
             state.hurry = state.hurry.max(Some(full));
             self.to_applier.notify_one();
             state = self.to_committer.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        self.awaited.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed)
     }
 }

@@ -319,7 +319,7 @@ pub(crate) fn recover(
         let mut transaction = database.begin_write()?;
         // If the machine crashes again, it need not be repaired again.
         transaction.set_quick_repair(true);
-        apply(&transaction, &load, gap.map_or(reserved, |(_, last)| last + 1 + RESERVE))?;
+        apply(&transaction, &load, gap.map_or(reserved, |(_, last)| last + 1 + RESERVE), || {})?;
         if let Some((first, last)) = gap {
             transaction.open_table(GAPS)?.insert(last, first)?;
         }

@@ -5,7 +5,6 @@
 //! and in the same redb transaction, so it alone says where to go on, after a crash too.
 
 use redb::{ReadableTable, WriteTransaction};
-use storage::stretch::Stretch;
 
 use crate::{
     fault::Result,
@@ -13,13 +12,18 @@ use crate::{
 };
 
 /// Visits the records after `compacted` and up to `target`, whole revisions, about `limit` records. Answers how far it
-/// came.
-pub(crate) fn step(transaction: &WriteTransaction, compacted: u64, target: u64, limit: usize) -> Result<u64> {
+/// came. `pace` is called again and again, and may make a pause.
+pub(crate) fn step(
+    transaction: &WriteTransaction,
+    compacted: u64,
+    target: u64,
+    limit: usize,
+    mut pace: impl FnMut(),
+) -> Result<u64> {
     let mut objects = transaction.open_table(OBJECTS)?;
     let mut reached = target;
     let mut visited = 0;
     let mut last = compacted;
-    let mut stretch = Stretch::begin();
     let (mut positions, mut index_keys): (Vec<Position>, Vec<Vec<u8>>) = Default::default();
     for entry in objects.range((compacted + 1, 0)..=(target, u32::MAX))? {
         let (position, found) = entry?;
@@ -35,19 +39,19 @@ pub(crate) fn step(transaction: &WriteTransaction, compacted: u64, target: u64, 
             positions.push(gone);
             index_keys.push(index_key(record.key, gone.0));
         }
-        stretch.go_on();
+        pace();
     }
     // Neighbours share pages: in order, each page is found and changed once.
     positions.sort_unstable();
     index_keys.sort_unstable();
     for position in positions {
         objects.remove(position)?;
-        stretch.go_on();
+        pace();
     }
     let mut index = transaction.open_table(INDEX)?;
     for key in index_keys {
         index.remove(key.as_slice())?;
-        stretch.go_on();
+        pace();
     }
     transaction.open_table(META)?.insert(meta::COMPACTED, reached)?;
     transaction.open_table(HISTORY)?.retain_in(..=reached, |_, _| false)?;

@@ -156,7 +156,7 @@ impl TestServer {
             let server = Server::start(kept, settings).await.expect("the server starts");
             tokio::spawn(certificates::run(server.clone(), Signing::new(signing.clone())));
             tokio::spawn(token_secrets::run(server.clone(), signing.certificate_pem().to_owned()));
-            tokio::spawn(serving::serve(listener, tls, server.clone(), stopped, STOP_WITHIN));
+            tokio::spawn(server.clone().serve(listener, tls, stopped, STOP_WITHIN));
             (address, server)
         });
         let (address, server) = started.await.expect("the server starts");

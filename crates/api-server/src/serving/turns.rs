@@ -157,9 +157,11 @@ impl Lane {
 /// The rest of its turns is over.
 impl Wake for Lane {
     fn wake(self: Arc<Self>) {
-        let mut stretch = STRETCH.get().unwrap_or_else(Stretch::begin);
-        stretch.go_on();
-        STRETCH.set(Some(stretch));
+        if !self.line().waiting.is_empty() {
+            let mut stretch = STRETCH.get().unwrap_or_else(Stretch::begin);
+            stretch.go_on();
+            STRETCH.set(Some(stretch));
+        }
         self.pass_on(|line| std::mem::take(&mut line.resting));
     }
 }

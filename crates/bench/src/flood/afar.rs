@@ -18,7 +18,7 @@ impl Afar {
     pub fn make() -> anyhow::Result<Self> {
         let root = Path::new("/sys/fs/cgroup");
         let parent = if root.join("cgroup.controllers").exists() {
-            // It may be on already, and if it cannot be switched on, the group has no such file.
+            // It may be on already, and stays on; if it cannot be switched on, the group has no such file.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+cpu");
             root.to_owned()
         } else {

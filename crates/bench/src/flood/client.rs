@@ -104,13 +104,14 @@ async fn flood(mut connection: Connection, requests: Vec<Vec<u8>>, counts: Arc<C
     while !counts.stop.load(Ordering::Relaxed) {
         for request in &requests {
             loop {
-                match connection.outcome(request).await? {
+                let (code, beginning) = connection.outcome(request).await?;
+                match code {
                     200 | 201 => {
                         counts.served.fetch_add(1, Ordering::Relaxed);
                         break;
                     }
                     429 => counts.refused.fetch_add(1, Ordering::Relaxed),
-                    code => bail!("the server answered {code}"),
+                    _ => bail!("the server answered {code}: {}", String::from_utf8_lossy(&beginning)),
                 };
             }
             if requests.len() > 2 && counts.stop.load(Ordering::Relaxed) {

@@ -63,11 +63,15 @@ impl Connection {
         Ok((code, body))
     }
 
-    /// Sends a request and throws its answer away; returns its code. Nothing is kept, however long it is.
-    pub async fn outcome(&mut self, request: &[u8]) -> anyhow::Result<u16> {
+    /// As [`Connection::ask`], but only the beginning of a long answer is kept.
+    pub async fn outcome(&mut self, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
+        let mut beginning = Vec::new();
         let (code, length) = self.send(request).await?;
-        self.body(length, |_| {}).await?;
-        Ok(code)
+        self.body(length, |chunk| {
+            beginning.extend_from_slice(&chunk[..chunk.len().min(512 - beginning.len().min(512))])
+        })
+        .await?;
+        Ok((code, beginning))
     }
 
     async fn send(&mut self, request: &[u8]) -> anyhow::Result<(u16, Length)> {

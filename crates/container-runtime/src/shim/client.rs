@@ -148,6 +148,8 @@ impl Connection {
             Ok(Some(received)) => Ok(received),
             Ok(None) => Err(ShimError::Gone),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(ShimError::Gone),
+            // What serde_json calls a text that it cannot read.
+            Err(error) if error.raw_os_error().is_none() => Err(ShimError::Protocol),
             Err(error) => Err(error.into()),
         }
     }

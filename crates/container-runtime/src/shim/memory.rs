@@ -8,7 +8,8 @@ use std::{
     os::unix::fs::FileExt,
 };
 
-const PAGE: usize = 4096;
+use rustix::param::page_size;
+
 /// In an entry of the page map: the page is that of the file, not a copy that was written to.
 const OF_FILE: u64 = 1 << 61;
 
@@ -30,15 +31,16 @@ unsafe extern "C" fn give_back_object(object: *mut libc::dl_phdr_info, _: usize,
         let segments = std::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum));
         (object.dlpi_addr, segments, &*pages.cast::<File>())
     };
+    let page = page_size();
     for segment in segments {
-        let (start, length) = ((base + segment.p_vaddr) as usize, segment.p_memsz as usize);
+        let (start, length) = (base.wrapping_add(segment.p_vaddr) as usize, segment.p_memsz as usize);
         match segment.p_type {
             libc::PT_LOAD if segment.p_flags & libc::PF_W == 0 => {
-                drop_pages(start / PAGE..(start + length).div_ceil(PAGE));
+                drop_pages(start / page..(start + length).div_ceil(page));
             }
             // The loader has written to it here and there, and has then made it read-only: whole pages of it.
             libc::PT_GNU_RELRO => {
-                let unchanged = of_file(pages, start / PAGE..(start + length) / PAGE);
+                let unchanged = of_file(pages, start / page..(start + length) / page);
                 unchanged.into_iter().flatten().for_each(drop_pages);
             }
             _ => {}
@@ -64,6 +66,7 @@ fn of_file(pages: &File, among: Range<usize>) -> io::Result<Vec<Range<usize>>> {
 }
 
 fn drop_pages(pages: Range<usize>) {
+    let page = page_size();
     // SAFETY: nothing was or can be written there, so the file has the same. Where this is not possible, it fails.
-    unsafe { libc::madvise((pages.start * PAGE) as *mut c_void, pages.len() * PAGE, libc::MADV_DONTNEED) };
+    unsafe { libc::madvise((pages.start * page) as *mut c_void, pages.len() * page, libc::MADV_DONTNEED) };
 }

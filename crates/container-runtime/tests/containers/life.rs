@@ -351,8 +351,8 @@ pub async fn little_memory(fixture: Fixture) {
     start(&runtime, &pod, container("c", &["sleep"])).await;
     let shim = shim(&runtime, &pod).await;
     let kilobytes = || -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{shim}/status")).expect("it lives");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its size");
+        let sizes = std::fs::read_to_string(format!("/proc/{shim}/smaps_rollup")).expect("it lives");
+        let line = sizes.lines().find_map(|line| line.strip_prefix("Rss:")).expect("its size");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     };
     // It is ready before it has put everything away.

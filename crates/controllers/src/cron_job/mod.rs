@@ -72,8 +72,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
         // Nobody adopts Jobs.
         owners::concerned(change, &cron_jobs, |_| false, |_, _| false).into_iter().for_each(|key| on_job.add(key));
     });
-    controller.cron_jobs.synced().await;
-    controller.jobs.synced().await;
+    controller.cron_jobs.synced_or_stopped().await;
+    controller.jobs.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

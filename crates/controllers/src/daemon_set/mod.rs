@@ -97,10 +97,10 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
         }
         sets.all().iter().filter(|set| matters(set, change)).for_each(|set| on_node.add(Key::of(&**set)));
     });
-    controller.sets.synced().await;
-    controller.pods.synced().await;
-    controller.nodes.synced().await;
-    controller.revisions.synced().await;
+    controller.sets.synced_or_stopped().await;
+    controller.pods.synced_or_stopped().await;
+    controller.nodes.synced_or_stopped().await;
+    controller.revisions.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

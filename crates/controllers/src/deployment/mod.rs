@@ -76,9 +76,9 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             on_pod.add(deployment);
         }
     });
-    controller.deployments.synced().await;
-    controller.sets.synced().await;
-    controller.pods.synced().await;
+    controller.deployments.synced_or_stopped().await;
+    controller.sets.synced_or_stopped().await;
+    controller.pods.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

@@ -67,7 +67,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     };
     let on_budget = queue.clone();
     controller.budgets.on_change(move |change| on_budget.add(Subject::Budget(Key::of(&**change.object()))));
-    controller.budgets.synced().await;
+    controller.budgets.synced_or_stopped().await;
     let (on_pod, budgets, recorder) = (queue.clone(), controller.budgets.clone(), controller.recorder.clone());
     controller.pods.on_change(move |change| {
         let concerned = concerned(change, &budgets);
@@ -81,8 +81,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             on_pod.add(Subject::Pod(Key::of(&**new)));
         }
     });
-    controller.pods.synced().await;
-    controller.scales.synced().await;
+    controller.pods.synced_or_stopped().await;
+    controller.scales.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

@@ -33,11 +33,11 @@ pub struct Scale {
 }
 
 impl Scales {
-    pub async fn synced(&self) {
-        self.sets.synced().await;
-        self.deployments.synced().await;
-        self.stateful_sets.synced().await;
-        self.replication_controllers.synced().await;
+    pub async fn synced_or_stopped(&self) {
+        self.sets.synced_or_stopped().await;
+        self.deployments.synced_or_stopped().await;
+        self.stateful_sets.synced_or_stopped().await;
+        self.replication_controllers.synced_or_stopped().await;
     }
 
     pub async fn of(&self, pods: &[Arc<Pod>]) -> Result<Scale, String> {

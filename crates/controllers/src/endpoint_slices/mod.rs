@@ -84,10 +84,10 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             served.for_each(|service| on_node.add(service));
         }
     });
-    controller.services.synced().await;
-    controller.pods.synced().await;
-    controller.nodes.synced().await;
-    controller.slices.synced().await;
+    controller.services.synced_or_stopped().await;
+    controller.pods.synced_or_stopped().await;
+    controller.nodes.synced_or_stopped().await;
+    controller.slices.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

@@ -63,9 +63,9 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             on_endpoints.add(Key::of(&**last));
         }
     });
-    controller.services.synced().await;
-    controller.pods.synced().await;
-    controller.endpoints.synced().await;
+    controller.services.synced_or_stopped().await;
+    controller.pods.synced_or_stopped().await;
+    controller.endpoints.synced_or_stopped().await;
     // Some may be left of Services that went while nobody looked.
     let led = |one: &&Arc<Endpoints>| one.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(LEADER));
     controller.endpoints.all().iter().filter(|one| !led(one)).for_each(|one| queue.add(Key::of(&**one)));

@@ -42,8 +42,8 @@ pub fn run(
         left.iter().filter(|pod| around.waits_in_vain(pod)).for_each(|pod| on_job.add(Key::of(&**pod)));
     });
     async move {
-        leftovers.jobs.synced().await;
-        leftovers.pods.synced().await;
+        leftovers.jobs.synced_or_stopped().await;
+        leftovers.pods.synced_or_stopped().await;
         controller_runtime::run(leftovers, queue, OwnWrites::default(), 1, stop).await;
     }
 }

@@ -87,8 +87,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
         owners::concerned(change, &jobs, lives, selects).into_iter().for_each(|key| on_pod.add_after(key, TOGETHER));
     });
     let leftovers = leftovers::run(controller.client.clone(), &controller.jobs, &controller.pods, stop.clone());
-    controller.jobs.synced().await;
-    controller.pods.synced().await;
+    controller.jobs.synced_or_stopped().await;
+    controller.pods.synced_or_stopped().await;
     let jobs = controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop);
     tokio::join!(jobs, leftovers);
 }

@@ -69,7 +69,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             }
         }
     });
-    namespaces.synced().await;
+    namespaces.synced_or_stopped().await;
     let api = Api::all(client.clone());
     let controller = Arc::new(Namespaces { client, api, namespaces, clock: setting.clock.clone() });
     controller_runtime::run(controller, queue, OwnWrites::default(), 10, stop).await;

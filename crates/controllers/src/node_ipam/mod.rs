@@ -55,7 +55,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
         recorder: setting.recorder(ACCOUNT, COMPONENT),
     };
     // What nodes have already must be known before the first block is given away.
-    controller.nodes.synced().await;
+    controller.nodes.synced_or_stopped().await;
     let (on_node, ranges, without) = (queue.clone(), controller.ranges.clone(), controller.without.clone());
     controller.nodes.on_change(move |change| match change {
         Change::Applied { new, .. } => {
@@ -80,10 +80,10 @@ fn each(ranges: &mut [Range], blocks: &[IpNet], work: impl Fn(&mut Range, &IpNet
     }
 }
 
-/// The blocks are free, and whoever waits for one may have it.
+/// The blocks are free, and whoever waits for one may have it: the first that asks.
 fn give_back(ranges: &Mutex<Vec<Range>>, blocks: &[IpNet], without: &Mutex<BTreeSet<Key>>, queue: &WorkQueue<Key>) {
     each(&mut lock(ranges), blocks, Range::release);
-    lock(without).first().cloned().into_iter().for_each(|first| queue.add(first));
+    lock(without).iter().cloned().for_each(|waiting| queue.add(waiting));
 }
 
 fn blocks_of(node: &Node) -> Vec<IpNet> {
@@ -102,6 +102,7 @@ impl Controller for NodeIpam {
         let Some(node) = self.nodes.get(key) else { return Ok(Next::WhenChanged) };
         let has_some = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_ref()).is_some_and(|has| !has.is_empty());
         if has_some || node.metadata.deletion_timestamp.is_some() {
+            lock(&self.without).remove(key);
             return Ok(Next::WhenChanged);
         }
         let Some(taken) = self.take(key, &node) else { return Ok(Next::WhenChanged) };

@@ -88,8 +88,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     controller.pods.index(pods::NODE, pods::by_node);
     let leases: Informer<Lease> =
         setting.informers.own(&(), Some(format!("metadata.namespace={LEASES}")), |_| {}, stop.clone());
-    controller.pods.synced().await;
-    controller.nodes.synced().await;
+    controller.pods.synced_or_stopped().await;
+    controller.nodes.synced_or_stopped().await;
     controller.follow_nodes(&queue);
     let (signs, clock) = (controller.signs.clone(), setting.clock.clone());
     leases.on_change(move |change| {
@@ -107,7 +107,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             on_pod.add(Key::new("", pods::node(new)));
         }
     });
-    leases.synced().await;
+    leases.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

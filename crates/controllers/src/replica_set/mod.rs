@@ -53,8 +53,8 @@ pub async fn run<S: Replicating>(setting: Arc<Setting>, stop: CancellationToken)
     controller.sets.on_change(move |change| on_set.add(Key::of(&**change.object())));
     let (on_pod, sets) = (queue.clone(), controller.sets.clone());
     controller.pods.on_change(move |change| concerned(change, &sets).into_iter().for_each(|key| on_pod.add(key)));
-    controller.sets.synced().await;
-    controller.pods.synced().await;
+    controller.sets.synced_or_stopped().await;
+    controller.pods.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

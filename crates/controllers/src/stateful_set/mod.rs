@@ -81,10 +81,10 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             sets.iter().filter(|set| identity::is_claim(set, last)).for_each(|set| on_claim.add(Key::of(&**set)));
         }
     });
-    controller.sets.synced().await;
-    controller.pods.synced().await;
-    controller.claims.synced().await;
-    controller.revisions.synced().await;
+    controller.sets.synced_or_stopped().await;
+    controller.pods.synced_or_stopped().await;
+    controller.claims.synced_or_stopped().await;
+    controller.revisions.synced_or_stopped().await;
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 

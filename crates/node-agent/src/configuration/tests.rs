@@ -182,6 +182,7 @@ fn limits_become_numbers_of_the_kernel() {
     assert_eq!((both.cpu_shares, both.cpu_quota, both.cpu_period), (256, 150_000, 100_000));
     assert_eq!((both.memory_limit_in_bytes, both.memory_swap_limit_in_bytes), (4 << 30, 4 << 30));
     assert_eq!(both.oom_score_adj, 1000 - 1000 / 16);
+    assert_eq!(both.unified.get("memory.oom.group").map(String::as_str), Some("1"));
     let limit_only = of(json!({}), json!({"limits": {"cpu": "2"}}));
     assert_eq!((limit_only.cpu_shares, limit_only.memory_limit_in_bytes), (2048, 0));
     let none = of(json!({}), json!({}));

@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use api_server::{body::Body, context::User};
@@ -227,4 +228,17 @@ async fn an_object_that_is_odd_costs_no_list() {
     eventually("its end", || async { informer.get(&Key::new("default", "odd")).is_none().then_some(()) }).await;
     assert_eq!(line.lists.load(Ordering::SeqCst), lists, "nothing is listed again");
     informers.stop().cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_what_is_stopped_is_told() {
+    let server = TestServer::embedded().await;
+    let line = Arc::new(Line::default());
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let informer: Informer<ConfigMap> = Informers::new(line.client(&server), stop).of();
+    informer.synced_or_stopped().await;
+    assert!(!informer.progress().borrow().synced);
+    // Who would act on it as if it were everything is not told.
+    assert!(tokio::time::timeout(Duration::from_millis(50), informer.synced()).await.is_err());
 }

@@ -269,3 +269,19 @@ fn administrators_never_wait() {
     let all: Vec<_> = places.iter_mut().map(|place| place.poll_turn(&cx)).collect();
     assert!(all.iter().all(Poll::is_ready));
 }
+
+/// Only a thread that serves a line makes pauses, and it begins anew when it had nothing to do.
+#[test]
+fn a_line_is_served_with_pauses() {
+    let turns = Turns::new(THREADS);
+    let mut tasks: Vec<Task> = (0..EACH + 1).map(|_| Task::new(&turns)).collect();
+    let lane = tasks[0].place.lane.clone();
+    lane.clone().wake();
+    assert!(STRETCH.get().is_none(), "nobody stands in line");
+    tasks.iter_mut().for_each(Task::poll);
+    assert_eq!(lane.line().waiting.len(), 1);
+    lane.wake();
+    assert!(STRETCH.get().is_some(), "a line is served");
+    idle();
+    assert!(STRETCH.get().is_none());
+}
