@@ -135,6 +135,8 @@ async fn pods_come_change_and_go_in_order() {
 
     // What does not become ready holds up the others.
     case.image("broken").await;
+    // If it heard of the size first, the second pod would come before the first one goes.
+    case.status("it is being replaced", |status| status.ready_replicas.is_none()).await;
     case.patch(json!({"replicas": 3})).await;
     case.status("it waits", |status| (status.replicas, status.ready_replicas) == (1, None)).await;
 }
