@@ -16,6 +16,12 @@ use crate::serving::turns;
 /// A lazily made sequence of chunks. It is asked for the next one only when the connection can take it.
 pub trait Chunks: Send {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
+
+    /// Whether the chunks come from another body. Then that one's count as pieces of a turn, and these do not: a turn in which
+    /// this took the last piece before the other is asked would never get anywhere.
+    fn is_derived(&self) -> bool {
+        false
+    }
 }
 
 pub enum Body {
@@ -40,7 +46,9 @@ impl Body {
                 Poll::Ready((!bytes.is_empty()).then_some(bytes))
             }
             Body::List(chunks) | Body::Chunks(chunks) => {
-                ready!(turns::poll_piece(cx));
+                if !chunks.is_derived() {
+                    ready!(turns::poll_piece(cx));
+                }
                 chunks.poll_chunk(cx)
             }
             Body::Passed(passed) => passed.poll_bytes(cx).map(|chunk| chunk.and_then(Result::ok)),
@@ -116,6 +124,10 @@ impl<T: Send> Chunks for Guarded<T> {
             self.guard = None;
         }
         chunk
+    }
+
+    fn is_derived(&self) -> bool {
+        self.chunks.is_derived()
     }
 }
 

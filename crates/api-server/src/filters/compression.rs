@@ -74,4 +74,8 @@ impl Chunks for Gzip {
             }
         }
     }
+
+    fn is_derived(&self) -> bool {
+        true
+    }
 }

@@ -2,10 +2,16 @@
 
 use std::{net::Ipv4Addr, sync::atomic::AtomicBool, task::Wake, time::Duration};
 
+use bytes::Bytes;
+use hyper::{Response, header::CONTENT_TYPE};
 use proptest::prelude::*;
 use tokio::sync::{Notify, mpsc};
 
 use super::*;
+use crate::{
+    body::{Body, Chunks},
+    filters::compression::compress,
+};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const THREADS: usize = 1;
@@ -257,6 +263,24 @@ async fn a_long_answer_takes_several_turns() {
     // In this process nobody counts.
     let cx = Context::from_waker(Waker::noop());
     assert!((0..100).all(|_| poll_piece(&cx).is_ready()));
+}
+
+/// Also if it is compressed, and guarded: each turn brings it on.
+#[tokio::test]
+async fn a_long_answer_that_is_compressed_comes_to_its_end() {
+    struct Pieces(u32);
+    impl Chunks for Pieces {
+        fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Bytes>> {
+            self.0 = self.0.saturating_sub(1);
+            Poll::Ready((self.0 > 0).then(|| Bytes::from_static(&[b'x'; 64 << 10])))
+        }
+    }
+    let response = Response::builder().header(CONTENT_TYPE, "application/json").body(Body::List(Box::new(Pieces(20))));
+    let body = compress(response.unwrap()).into_body().guarded(());
+    let connection = connection_of(&Turns::new(THREADS), &user("alice"));
+    let read = tokio::spawn(InTurn::new(connection, body.collect()));
+    let bytes = tokio::time::timeout(Duration::from_secs(60), read).await.expect("it ends").unwrap();
+    assert!(!bytes.is_empty() && bytes.len() < 64 << 10);
 }
 
 #[test]
