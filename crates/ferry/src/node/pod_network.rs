@@ -3,7 +3,7 @@
 //! answers. A node that is made anew in the cluster may get another block; then new pods have addresses of that one.
 
 use std::{
-    fs,
+    fs, io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -57,6 +57,13 @@ impl NodeNetwork {
         self.folder.join("block")
     }
 
+    /// Whole or not at all: the process may be killed in between.
+    fn remember(&self, block: &str) -> io::Result<()> {
+        let new = self.folder.join("block.new");
+        fs::write(&new, block)?;
+        fs::rename(new, self.remembered())
+    }
+
     pub fn state(&self) -> NetworkState {
         self.state.subscribe()
     }
@@ -106,7 +113,7 @@ impl NodeNetwork {
         let settings =
             Settings { state: self.folder.join("pods"), pod_cidr: block.to_owned(), cluster_cidr: CLUSTER_CIDR.into() };
         let mut current = self.current.write().await;
-        fs::write(self.remembered(), block)?;
+        self.remember(block)?;
         if let Some(before) = current.as_ref() {
             tracing::warn!(
                 from = before.block,
