@@ -57,21 +57,23 @@ impl Connection {
 
     /// Sends a request and reads its answer, whatever it is.
     pub async fn ask(&mut self, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
-        let mut body = Vec::new();
-        let (code, length) = self.send(request).await?;
-        self.body(length, |chunk| body.extend_from_slice(chunk)).await?;
-        Ok((code, body))
+        self.keep(request, usize::MAX).await
     }
 
-    /// As [`Connection::ask`], but only the beginning of a long answer is kept.
+    /// As [`Connection::ask`], but of a long answer only the beginning is kept.
     pub async fn outcome(&mut self, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
-        let mut beginning = Vec::new();
+        self.keep(request, 512).await
+    }
+
+    async fn keep(&mut self, request: &[u8], at_most: usize) -> anyhow::Result<(u16, Vec<u8>)> {
+        let mut kept = Vec::new();
         let (code, length) = self.send(request).await?;
         self.body(length, |chunk| {
-            beginning.extend_from_slice(&chunk[..chunk.len().min(512 - beginning.len().min(512))])
+            let room = at_most.saturating_sub(kept.len());
+            kept.extend_from_slice(&chunk[..chunk.len().min(room)]);
         })
         .await?;
-        Ok((code, beginning))
+        Ok((code, kept))
     }
 
     async fn send(&mut self, request: &[u8]) -> anyhow::Result<(u16, Length)> {

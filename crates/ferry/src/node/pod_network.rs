@@ -47,8 +47,10 @@ impl NodeNetwork {
             state: watch::Sender::new(Err(NOT_YET.into())),
         };
         fs::create_dir_all(&network.folder).with_context(|| format!("cannot make {}", network.folder.display()))?;
-        if let Ok(block) = fs::read_to_string(network.remembered()) {
-            network.begin(block.trim()).await?;
+        let remembered = fs::read_to_string(network.remembered()).unwrap_or_default();
+        // Empty is what a loss of power may leave: the cluster knows it.
+        if !remembered.trim().is_empty() {
+            network.begin(remembered.trim()).await?;
         }
         Ok(network)
     }

@@ -199,6 +199,10 @@ impl Chunks for Then {
             None => self.rest.poll_bytes(cx),
         }
     }
+
+    fn is_derived(&self) -> bool {
+        true
+    }
 }
 
 /// An address that may be proxied to: not this machine's own, nor its neighbours'.
