@@ -10,7 +10,8 @@
 //! something to do waits for a few polls of a flood, however many connections that has.
 //!
 //! Other processes of the machine, and other threads of this one, need the processors too: those who sent the requests, the
-//! kernel's for the network, the store's. A thread that has served a line for a [`Stretch`] without a pause sleeps for a moment.
+//! kernel's for the network, the store's. A thread that has served a crowded lane for a [`Stretch`] without a pause sleeps for a
+//! moment.
 //!
 //! Before somebody is known, the lane is that of the address they come from: handshakes take turns as well. Administrators
 //! have a lane without end. A lane with no more tasks than turns costs one look at a number.
@@ -33,6 +34,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker, ready},
+    time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
@@ -46,6 +48,8 @@ use crate::{authorization::MASTERS, context::User};
 const FOR_EACH_THREAD: usize = 1;
 /// How many pieces of a long answer are made in one turn. They have 64 KiB, which takes about 30 µs.
 const PIECES: u32 = 1;
+/// For how long a lane is crowded after somebody had to stand in its line: a flood's requests come in bursts.
+const CROWDED: Duration = Duration::from_millis(10);
 
 /// The lanes of a server.
 pub struct Turns {
@@ -93,6 +97,14 @@ struct Line {
     resting: usize,
     next: u64,
     waiting: BTreeMap<u64, Waker>,
+    /// When somebody came to stand here last.
+    joined: Option<Instant>,
+}
+
+impl Line {
+    fn is_crowded(&self) -> bool {
+        self.joined.is_some_and(|at| at.elapsed() < CROWDED)
+    }
 }
 
 /// A connection, and whose it is as far as that is known.
@@ -114,7 +126,7 @@ impl Turns {
             return lane;
         }
         let each = if whose == Whose::Administrators { usize::MAX } else { self.each };
-        let line = Line { free: each, resting: 0, next: 0, waiting: BTreeMap::new() };
+        let line = Line { free: each, resting: 0, next: 0, waiting: BTreeMap::new(), joined: None };
         let (turns, tasks) = (self.clone(), AtomicUsize::new(0));
         let lane = Arc::new(Lane { turns, whose: whose.clone(), each, tasks, line: Mutex::new(line) });
         lanes.insert(whose, Arc::downgrade(&lane));
@@ -157,7 +169,8 @@ impl Lane {
 /// The rest of its turns is over.
 impl Wake for Lane {
     fn wake(self: Arc<Self>) {
-        if !self.line().waiting.is_empty() {
+        let crowded = self.line().is_crowded();
+        if crowded {
             let mut stretch = STRETCH.get().unwrap_or_else(Stretch::begin);
             stretch.go_on();
             STRETCH.set(Some(stretch));
@@ -229,6 +242,7 @@ impl Place {
         let number = line.next;
         line.next += 1;
         line.waiting.insert(number, cx.waker().clone());
+        line.joined = Some(Instant::now());
         self.number = Some(number);
         Poll::Pending
     }
@@ -297,7 +311,7 @@ where
 
 thread_local! {
     static POLLED: RefCell<Option<Polled>> = const { RefCell::new(None) };
-    /// Since when this thread has had no pause, if it has served those who stand in line.
+    /// Since when this thread has had no pause, if it has served a crowded lane.
     static STRETCH: Cell<Option<Stretch>> = const { Cell::new(None) };
 }
 

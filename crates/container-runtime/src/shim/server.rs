@@ -5,7 +5,7 @@ use std::{
     fs, io,
     os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
     path::Path,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -17,13 +17,16 @@ use rustix::{
 use super::{
     container::Container,
     log::Source,
-    memory,
+    memory::Unneeded,
     process::{self, News, Pids, Place, Stdio},
     protocol::{self, Reply, Request, SOCKET, VERSION},
     rootfs::{chdir, step},
     spec::{ContainerSpec, Exit, PidNamespace, ProcessSpec},
 };
 use crate::{services::streams::TerminalSize, state::now};
+
+/// A shim for which nothing was to do for so long gives back what memory it can.
+const QUIET: Duration = Duration::from_secs(1);
 
 pub(super) struct Server {
     listener: OwnedFd,
@@ -37,7 +40,7 @@ pub(super) struct Server {
     starting: BTreeMap<i32, Starting>,
     execs: BTreeMap<i32, Exec>,
     buffer: Vec<u8>,
-    /// Something rare was done since memory was given back last.
+    /// Something was done since memory was given back last.
     busy: bool,
 }
 
@@ -102,8 +105,7 @@ impl Server {
     pub(super) fn run(mut self) -> io::Result<()> {
         loop {
             for ready in self.wait()? {
-                // Output may come all the time, and needs little.
-                self.busy |= !matches!(ready, Ready::Output(..) | Ready::Attached(_));
+                self.busy = true;
                 match ready {
                     Ready::Listener => self.accept(),
                     Ready::Signals => self.reap(),
@@ -126,14 +128,10 @@ impl Server {
                 }
             }
             self.finish_containers();
-            if self.busy && self.starting.is_empty() {
-                memory::give_back();
-                self.busy = false;
-            }
         }
     }
 
-    fn wait(&self) -> io::Result<Vec<Ready>> {
+    fn wait(&mut self) -> io::Result<Vec<Ready>> {
         let mut sources = vec![
             (Ready::Listener, self.listener.as_fd(), PollFlags::IN),
             (Ready::Signals, self.signals.as_fd(), PollFlags::IN),
@@ -149,13 +147,18 @@ impl Server {
             }
         }
         let deadline = self.containers.values().filter_map(Container::deadline).min();
-        let timeout = deadline.map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
-        });
+        let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let mut polled: Vec<PollFd<'_>> =
             sources.iter().map(|(_, end, flags)| PollFd::from_borrowed_fd(*end, *flags)).collect();
-        rustix::io::retry_on_intr(|| poll(&mut polled, timeout.as_ref()))?;
+        let happened = poll_for(&mut polled, timeout.or(self.busy.then_some(QUIET)))?;
+        if happened == 0 && timeout.is_none() {
+            self.busy = false;
+            let unneeded = Unneeded::find();
+            if let Ok(unneeded) = &unneeded {
+                unneeded.give_back();
+            }
+            poll_for(&mut polled, None)?;
+        }
         let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
         Ok(sources.into_iter().zip(ready).filter(|(_, ready)| *ready).map(|((what, ..), _)| what).collect())
     }
@@ -500,6 +503,12 @@ fn connect(port: u16, ipv6: bool) -> io::Result<OwnedFd> {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
     }
+}
+
+fn poll_for(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
+    let timeout =
+        timeout.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) });
+    Ok(rustix::io::retry_on_intr(|| poll(polled, timeout.as_ref()))?)
 }
 
 /// A descriptor that becomes readable when a child has ended. Other signals that would end the shim are ignored.
