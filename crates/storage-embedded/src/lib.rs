@@ -8,7 +8,8 @@
 //! - [`overlay`]: what is committed and not in the tables yet; [`handover`], [`applier`], [`apply`]: a second thread moves
 //!   it there. [`sweep`] is compaction, [`history`] decides how far.
 //! - [`snapshot`]: reads, at any kept revision, from the overlay and from redb's read transactions.
-//! - [`supervisor`]: opens the store again when the disk was full; [`backend`]: but not when a sync failed.
+//! - [`supervisor`]: opens the store again when the disk was full; [`backend`]: but not when a sync failed, and a sync of the
+//!   tables does not keep that of the log waiting.
 //! - [`hub`]: what was committed lately, and who watches; [`follow`]: feeds one watch, from the hub or, if it fell behind,
 //!   from history.
 //! - [`opening`], [`replay`]: format version, recovery after a crash; [`backup`] and [`check`]: copies of a store and its

@@ -16,7 +16,7 @@ use redb::{
 
 use crate::{
     apply::apply,
-    backend::Strict,
+    backend::{Strict, Unwritten},
     clock::{Clock, SystemClock},
     fault::Fault,
     format::{EXPIRIES, FORMAT, GAPS, HISTORY, INDEX, META, OBJECTS, meta},
@@ -219,15 +219,19 @@ pub(crate) fn create_file(
 }
 
 pub(crate) fn open_backend(backend: impl StorageBackend, options: &Options) -> Result<Database, OpenError> {
-    let mut builder = redb::Builder::new();
-    builder.set_cache_size(options.cache_bytes);
-    let opened = builder.create_with_backend(Strict(backend));
-    opened.map_err(|error| OpenError::from_redb(&options.path, error))
+    open_strict(Strict { backend, unwritten: None }, options)
 }
 
 fn open_tables(file: File, options: &Options) -> Result<Database, OpenError> {
+    let same = file.try_clone().map_err(|source| OpenError::Io { path: options.path.clone(), source })?;
     let backend = FileBackend::new(file).map_err(|error| OpenError::from_redb(&options.path, error))?;
-    open_backend(backend, options)
+    open_strict(Strict { backend, unwritten: Some(Unwritten::new(same)) }, options)
+}
+
+fn open_strict(backend: Strict<impl StorageBackend>, options: &Options) -> Result<Database, OpenError> {
+    let mut builder = redb::Builder::new();
+    builder.set_cache_size(options.cache_bytes);
+    builder.create_with_backend(backend).map_err(|error| OpenError::from_redb(&options.path, error))
 }
 
 /// A store that is ready.

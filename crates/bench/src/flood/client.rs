@@ -52,6 +52,9 @@ pub struct Arguments {
     connections: usize,
     #[arg(long)]
     objects: usize,
+    /// Keep every processor busy instead, and send nothing
+    #[arg(long)]
+    compute: bool,
 }
 
 #[derive(Default)]
@@ -61,25 +64,52 @@ struct Counts {
     refused: AtomicU64,
 }
 
+impl Counts {
+    fn say(&self) -> anyhow::Result<()> {
+        say(&format!("{} {}", self.served.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed)))
+    }
+}
+
+/// Goes on until standard input ends.
+async fn until_told(counts: &Counts) -> anyhow::Result<()> {
+    say("flooding")?;
+    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    counts.stop.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+async fn compute(counts: Arc<Counts>) -> anyhow::Result<()> {
+    for _ in 0..std::thread::available_parallelism()?.get() {
+        let counts = counts.clone();
+        tokio::task::spawn_blocking(move || {
+            while !counts.stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+    }
+    until_told(&counts).await?;
+    counts.say()
+}
+
 impl Arguments {
     pub async fn run(&self) -> anyhow::Result<()> {
+        let counts = Arc::new(Counts::default());
+        if self.compute {
+            return compute(counts).await;
+        }
         let cluster = Cluster::read(&self.kubeconfig)?;
         let token = std::env::var(TOKEN).context("whose flood is it?")?;
         let caller = Caller::new(&cluster, &self.namespace, &token);
-        let counts = Arc::new(Counts::default());
         let mut tasks = JoinSet::new();
         for number in 0..self.connections.max(1) {
             let connection = Connection::open_as_nobody(&cluster).await?;
             tasks.spawn(flood(connection, self.requests(&caller, number), counts.clone()));
         }
-        say("flooding")?;
-        tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
-        counts.stop.store(true, Ordering::Relaxed);
+        until_told(&counts).await?;
         while let Some(ended) = tasks.join_next().await {
             ended??;
         }
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        say(&format!("{} answered, {} told to come later", count(&counts.served), count(&counts.refused)))
+        counts.say()
     }
 
     /// What one connection sends again and again.

@@ -3,7 +3,8 @@
 //!
 //! Three service accounts are made for it: the tenant who floods, the tenant who goes on with what they do, and one of
 //! kube-system. The two that go on send now and then, on a connection each; what they wait for is measured without and with the
-//! flood, which comes from a process of its own. Everything that was made is gone at the end.
+//! flood, which comes from a process of its own; if that is to be far away, also while it only keeps the processors busy.
+//! Everything that was made is gone at the end.
 
 mod afar;
 pub mod client;
@@ -32,6 +33,8 @@ use crate::load::{
 
 /// Between two requests of those who go on with what they do.
 const PAUSE: Duration = Duration::from_millis(1);
+/// After a flood, until nothing reminds of it: the store still has to put away what was written.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// Measure how much slower one tenant becomes while another floods the server
 #[derive(Args)]
@@ -48,9 +51,15 @@ pub struct Arguments {
     /// ConfigMaps of 1 KiB that the flood reads
     #[arg(long, value_name = "COUNT", default_value_t = 3000)]
     objects: usize,
-    /// How often each request of those who go on is measured
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    /// How often each request of those who go on is measured, without and with the flood
+    #[arg(long, value_name = "COUNT", default_value_t = 2000)]
     samples: usize,
+    /// In how many parts, without and with the flood by turns: the machine itself is not always equally fast
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    rounds: usize,
+    /// Only these floods
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    kinds: Vec<Kind>,
     /// Let the flood have only the processor time that nobody else wants, as if it came from another machine
     #[arg(long)]
     from_afar: bool,
@@ -61,6 +70,8 @@ struct Row {
     flood: Kind,
     what: &'static str,
     quiet: Vec<u32>,
+    /// While nobody floods, and what would flood only computes. Empty if that was not asked for.
+    busy: Vec<u32>,
     flooded: Vec<u32>,
 }
 
@@ -90,21 +101,40 @@ impl Arguments {
             false => "the flood took processor time from the server and from those who were measured".into(),
         });
         let quiet_ones = [&tenants.quiet, &tenants.system];
-        for flood in Kind::value_variants() {
-            let quiet = sample(cluster, quiet_ones, self.samples).await?;
-            let before = self.memory();
-            let running = Flood::start(self, &tenants.flooding, *flood)?;
-            let flooded = sample(cluster, quiet_ones, self.samples).await?;
-            let during = self.memory();
-            let told = running.end()?;
+        let kinds = if self.kinds.is_empty() { Kind::value_variants() } else { &self.kinds };
+        let rounds = self.rounds.max(1);
+        let times = self.samples.div_ceil(rounds);
+        for flood in kinds {
+            let [mut quiet, mut busy, mut flooded] = <[Samples; 3]>::default();
+            let (mut answered, mut refused, mut before, mut during) = (0, 0, u64::MAX, 0);
+            for round in 0..rounds {
+                if round > 0 {
+                    tokio::time::sleep(SETTLE).await;
+                }
+                sample(cluster, quiet_ones, times, &mut quiet).await?;
+                before = before.min(self.memory());
+                if self.from_afar {
+                    let running = Flood::start(self, &tenants.flooding, *flood, &["--compute"])?;
+                    sample(cluster, quiet_ones, times, &mut busy).await?;
+                    running.end()?;
+                }
+                let running = Flood::start(self, &tenants.flooding, *flood, &[])?;
+                sample(cluster, quiet_ones, times, &mut flooded).await?;
+                during = during.max(self.memory());
+                let counted = running.end()?;
+                answered += counted.0;
+                refused += counted.1;
+            }
             let memory = if self.server_pid.is_empty() {
                 String::new()
             } else {
                 format!("; server memory {before} kB before, {during} kB at its end")
             };
-            report.remarks.push(format!("flood of {}: {told}{memory}", flood.name()));
-            for ((what, quiet), flooded) in WHAT.iter().zip(quiet).zip(flooded) {
-                report.rows.push(Row { flood: *flood, what, quiet, flooded });
+            report
+                .remarks
+                .push(format!("flood of {}: {answered} answered, {refused} told to come later{memory}", flood.name()));
+            for (((what, quiet), busy), flooded) in WHAT.iter().zip(quiet).zip(busy).zip(flooded) {
+                report.rows.push(Row { flood: *flood, what, quiet, busy, flooded });
             }
         }
         Ok(report)
@@ -115,9 +145,9 @@ impl Arguments {
     }
 }
 
-/// Each of them gets and creates, in turn, so often, on a connection of their own. How long that took, in microseconds.
-async fn sample(cluster: &Cluster, tenants: [&Tenant; 2], times: usize) -> anyhow::Result<Samples> {
-    let mut samples = Samples::default();
+/// Each of them gets and creates, in turn, so often, on a connection of their own. How long that took, in microseconds, is
+/// added to what was measured before.
+async fn sample(cluster: &Cluster, tenants: [&Tenant; 2], times: usize, samples: &mut Samples) -> anyhow::Result<()> {
     let mut connections = [Connection::open_as_nobody(cluster).await?, Connection::open_as_nobody(cluster).await?];
     // The first requests of a connection take longer, and do not count.
     let warm = times / 10;
@@ -136,7 +166,7 @@ async fn sample(cluster: &Cluster, tenants: [&Tenant; 2], times: usize) -> anyho
         }
     }
     samples.iter_mut().for_each(|took| took.sort_unstable());
-    Ok(samples)
+    Ok(())
 }
 
 /// The process that floods. It ends when its standard input does.
@@ -147,12 +177,12 @@ struct Flood {
 }
 
 impl Flood {
-    fn start(arguments: &Arguments, tenant: &Tenant, kind: Kind) -> anyhow::Result<Self> {
+    fn start(arguments: &Arguments, tenant: &Tenant, kind: Kind, further: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("flood-client").arg("--kubeconfig").arg(&arguments.kubeconfig);
         command.args(["--namespace", &tenant.namespace, "--kind", kind.name()]);
         command.args(["--connections", &arguments.connections.to_string()]);
-        command.args(["--objects", &arguments.objects.to_string()]);
+        command.args(["--objects", &arguments.objects.to_string()]).args(further);
         command.env(TOKEN, &tenant.token).stdin(Stdio::piped()).stdout(Stdio::piped());
         let afar = if arguments.from_afar { Some(Afar::make()?) } else { None };
         let child = command.spawn().context("cannot start the process that floods")?;
@@ -166,13 +196,14 @@ impl Flood {
         Ok(flood)
     }
 
-    /// What it says that it did.
-    fn end(mut self) -> anyhow::Result<String> {
+    /// How many of its requests were answered, and how often it was told to come later.
+    fn end(mut self) -> anyhow::Result<(u64, u64)> {
         drop(self.child.stdin.take());
         let mut told = String::new();
         self.child.stdout.take().context("it has an output")?.read_to_string(&mut told)?;
         ensure!(self.child.wait()?.success(), "the process that floods failed");
-        Ok(told.trim().to_owned())
+        let (answered, refused) = told.trim().split_once(' ').context("it tells two numbers")?;
+        Ok((answered.parse()?, refused.parse()?))
     }
 }
 
@@ -186,21 +217,24 @@ impl Drop for Flood {
     }
 }
 
-const HEAD: [&str; 7] = ["flood of", "who waits", "p50 ms", "p99 ms", "flooded p50", "flooded p99", "p99 ratio"];
+const HEAD: [&str; 9] =
+    ["flood of", "who waits", "p50 ms", "p99 ms", "busy p99", "flooded p50", "flooded p99", "p99 ratio", "to busy"];
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = vec![HEAD.map(str::to_owned)];
-        for Row { flood, what, quiet, flooded } in &self.rows {
+        for Row { flood, what, quiet, busy, flooded } in &self.rows {
             let p99 = |sorted: &[u32]| percentile(sorted, 99).unwrap_or(f64::NAN);
             lines.push([
                 flood.name().to_owned(),
                 (*what).to_owned(),
                 shown(quiet, 50),
                 shown(quiet, 99),
+                shown(busy, 99),
                 shown(flooded, 50),
                 shown(flooded, 99),
                 format!("{:.1}", p99(flooded) / p99(quiet)),
+                if busy.is_empty() { String::new() } else { format!("{:.1}", p99(flooded) / p99(busy)) },
             ]);
         }
         write_table(f, &lines)?;
