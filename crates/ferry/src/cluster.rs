@@ -49,7 +49,7 @@ pub use self::{
     },
 };
 use crate::{
-    node::{self, requirements::OwnNetwork},
+    node,
     progress::{self, say},
     running::Running,
 };
@@ -113,7 +113,6 @@ pub enum StoreChoice {
 pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let started = Instant::now();
     let _running = Running::begin(&settings.data_dir)?;
-    let _network = settings.node.as_ref().map(|_| OwnNetwork::claim()).transpose()?;
     let listeners = listen_on_all(&settings).await?;
     let address = reached_at(listeners[0].local_addr()?);
     let store = Opened::open(&settings)?;

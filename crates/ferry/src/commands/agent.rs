@@ -82,7 +82,6 @@ impl Agent {
             anyhow::ensure!(name == "proxy", "a node has no component {name:?}\nhint: --disable knows proxy");
         }
         node::requirements::check()?;
-        let _network = node::requirements::OwnNetwork::claim()?;
         super::up::raise_file_limit();
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         threads.block_on(self.serve())

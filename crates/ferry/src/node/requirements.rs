@@ -1,14 +1,7 @@
 //! What a node needs of its machine, and what of that is missing.
 
-use std::{
-    fs, io,
-    os::{
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener},
-    },
-};
+use std::fs;
 
-use anyhow::Context;
 use rustix::process::geteuid;
 
 /// Groups of processes that pods are limited by.
@@ -23,24 +16,6 @@ pub fn check() -> anyhow::Result<()> {
         missing.join("\n  - ")
     );
     Ok(())
-}
-
-/// What a node holds as long as it runs: in a network there is one.
-pub struct OwnNetwork(#[expect(dead_code, reason = "the kernel looks at it")] UnixListener);
-
-impl OwnNetwork {
-    /// Two nodes would give their pods the same addresses, and take each other's routes and ports.
-    pub fn claim() -> anyhow::Result<Self> {
-        // It is not in any folder, but in the network namespace.
-        match SocketAddr::from_abstract_name("ferry/node").and_then(|name| UnixListener::bind_addr(&name)) {
-            Ok(held) => Ok(Self(held)),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => anyhow::bail!(
-                "another cluster runs its node on this machine already\n\
-                 hint: stop that one with ferry down --data-dir FOLDER; or run the API alone with --control-plane-only"
-            ),
-            Err(error) => Err(error).context("cannot find out whether there is another node on this machine"),
-        }
-    }
 }
 
 /// Everything that is missing to run pods here, a line each that says what to do.
