@@ -62,12 +62,13 @@ impl Pods {
     /// Opens the state and makes what all pods share; pods that an earlier process connected stay connected.
     pub async fn open(mut settings: Settings) -> Result<Self, Error> {
         let (pod_block, cluster_block): (Block, Block) = (settings.pod_cidr.parse()?, settings.cluster_cidr.parse()?);
-        let addresses = Addresses::open(&settings.state, pod_block)?;
+        let mut addresses = Addresses::open(&settings.state, pod_block)?;
         // Wherever the next process is started from.
         settings.state = settings.state.canonicalize().map_err(|error| Error(error.to_string()))?;
         sysctl::want(&settings.state, "net/ipv4/ip_forward", "1")?;
         let filter = Filter::open(cluster_block, addresses.all()).await?;
         let wires = Wires::open().await?;
+        addresses.avoid(wires.routed().await?);
         Ok(Self { settings, addresses: Mutex::new(addresses), wires, filter })
     }
 

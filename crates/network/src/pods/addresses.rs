@@ -64,6 +64,16 @@ impl Addresses {
         Ok(Self { folder: folder.to_owned(), block, pods, taken, last })
     }
 
+    /// These are somebody else's, as long as this is open, unless a pod of ours has them.
+    pub fn avoid(&mut self, others: impl IntoIterator<Item = Ipv4Addr>) {
+        let block = self.block;
+        let mut others: Vec<_> = others.into_iter().filter(|address| block.contains(*address)).collect();
+        others.retain(|address| self.taken.insert(*address));
+        if !others.is_empty() {
+            tracing::warn!(addresses = ?others, "pods of another cluster, or of a lost data folder, have addresses of this node");
+        }
+    }
+
     pub fn get(&self, id: &str) -> Option<&Pod> {
         self.pods.get(id)
     }
@@ -114,9 +124,8 @@ impl Addresses {
         let usable = (first + 1)..end;
         let after = u32::from(self.last) + 1;
         let mut row = (after..end).chain(usable).map(Ipv4Addr::from);
-        row.find(|address| !self.taken.contains(address)).ok_or_else(|| {
-            Error(format!("all {} addresses of {} are taken by pods of this node", self.taken.len(), self.block))
-        })
+        row.find(|address| !self.taken.contains(address))
+            .ok_or_else(|| Error(format!("all {} addresses of {} are taken by pods", self.taken.len(), self.block)))
     }
 
     /// Replaces a file whole.

@@ -103,6 +103,17 @@ impl Wires {
         Ok(addresses.collect())
     }
 
+    /// All addresses to which the node has a route of their own, as it has to its pods, whoever connected them.
+    pub async fn routed(&self) -> Result<Vec<Ipv4Addr>, Error> {
+        let routes = self.here.get_routes().await.map_err(failed("cannot read the routes of this machine"))?;
+        let single = routes.iter().filter(|route| route.is_ipv4() && route.dst_len() == 32);
+        let addresses = single.filter_map(|route| match route.destination() {
+            Some(IpAddr::V4(address)) => Some(*address),
+            _ => None,
+        });
+        Ok(addresses.collect())
+    }
+
     /// Removes a pod's wire. The other end and the routes go with it.
     pub async fn disconnect(&self, id: &str) -> Result<(), Error> {
         let removed = self.removals.remove(&self.here, &name_of(id)).await;

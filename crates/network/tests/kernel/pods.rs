@@ -39,6 +39,24 @@ fn pods_reach_each_other_the_node_and_the_outside() {
 }
 
 #[test]
+fn pods_that_a_stopped_cluster_has_left_keep_their_addresses() {
+    in_own_network(|| async {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (old, new) = (Machine::new(), Machine::new());
+        let pods = Pods::open(settings(first.path())).await.unwrap();
+        let at_old = attach(&pods, "old", &old, &[]).await;
+        drop(pods);
+        let pods = Pods::open(settings(second.path())).await.unwrap();
+        let at_new = attach(&pods, "new", &new, &[]).await;
+        assert_ne!(at_new, at_old);
+        old.serve(8080, "old");
+        new.serve(8080, "new");
+        assert_eq!(new.ask(at_old, 8080).unwrap(), format!("old {at_new}"));
+        assert_eq!(old.ask(at_new, 8080).unwrap(), format!("new {at_old}"));
+    });
+}
+
+#[test]
 fn everything_survives_a_new_process_and_a_purge_leaves_nothing() {
     in_own_network(|| async {
         let outside = outside().await;
