@@ -1,12 +1,12 @@
 //! The place of the tables: a failed sync is final, and a sync lets others have the disk.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     fs::File,
-    io,
+    io, mem,
     ops::Bound,
     os::fd::AsRawFd,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use redb::{BackendError, StorageBackend};
@@ -24,43 +24,67 @@ pub(crate) struct Strict<B> {
 /// Which parts of the file were written to since the last sync.
 ///
 /// The tables are synced now and then, the log all the time. A sync of some megabytes keeps the disk busy for as many
-/// milliseconds, and the log's would stand in line behind it. So the parts are written one after the other first, and
-/// the sync itself finds little to do.
+/// milliseconds, and the log's would stand in line behind it. So they are written some at a time first, and the sync itself
+/// finds little to do.
 #[derive(Debug)]
 pub(crate) struct Unwritten {
     file: File,
-    parts: Mutex<BTreeSet<u64>>,
+    /// How many bytes were written to each.
+    parts: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Unwritten {
     const PART: u64 = 256 << 10;
+    /// So many bytes are on their way to the disk at a time, or those of one part.
+    const AT_A_TIME: u64 = 256 << 10;
 
-    pub(crate) fn new(file: File) -> Self {
-        Self { file, parts: Mutex::default() }
+    /// None where the kernel cannot write parts of a file.
+    pub(crate) fn of(file: File) -> Option<Self> {
+        let unwritten = Self { file, parts: Mutex::default() };
+        // Does nothing but look at the file, so that later an error is one of the disk.
+        unwritten.ask(0, 0).ok().map(|()| unwritten)
     }
 
-    fn add(&self, offset: u64, length: usize) {
-        let parts = offset / Self::PART..(offset + length as u64).div_ceil(Self::PART);
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner).extend(parts);
+    fn ask(&self, part: u64, what: libc::c_uint) -> io::Result<()> {
+        let (offset, length) = ((part * Self::PART) as i64, Self::PART as i64);
+        // SAFETY: a call with numbers only, on a file that is open.
+        let result = unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, length, what) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    fn write(&self) -> io::Result<()> {
-        let parts = std::mem::take(&mut *self.parts.lock().unwrap_or_else(PoisonError::into_inner));
-        let flags = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        for part in parts {
-            let (offset, length) = ((part * Self::PART) as i64, Self::PART as i64);
-            // SAFETY: a call with numbers only, on a file that is open.
-            if unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, length, flags) } != 0 {
-                let error = io::Error::last_os_error();
-                return match error.raw_os_error() {
-                    // It is not possible here, so the sync does it all.
-                    Some(libc::ENOSYS | libc::EPERM | libc::EINVAL | libc::ESPIPE) => Ok(()),
-                    // An error is told once: the sync would not hear of it.
-                    _ => Err(error),
-                };
-            }
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, mut offset: u64, length: usize) {
+        let (mut parts, end) = (self.parts(), offset + length as u64);
+        while offset < end {
+            let part = offset / Self::PART;
+            let until = end.min((part + 1) * Self::PART);
+            let bytes = parts.entry(part).or_default();
+            *bytes = Self::PART.min(*bytes + until - offset);
+            offset = until;
         }
-        Ok(())
+    }
+
+    /// The kernel tells an error once: the sync would not hear of it.
+    fn write(&self) -> io::Result<()> {
+        let parts = mem::take(&mut *self.parts());
+        let (mut begun, mut bytes) = (Vec::new(), 0);
+        for (part, written) in parts {
+            if bytes + written > Self::AT_A_TIME {
+                self.finish(&mut begun)?;
+                bytes = 0;
+            }
+            self.ask(part, libc::SYNC_FILE_RANGE_WRITE)?;
+            begun.push(part);
+            bytes += written;
+        }
+        self.finish(&mut begun)
+    }
+
+    fn finish(&self, begun: &mut Vec<u64>) -> io::Result<()> {
+        begun.drain(..).try_for_each(|part| self.ask(part, libc::SYNC_FILE_RANGE_WAIT_BEFORE))
     }
 }
 
@@ -127,12 +151,22 @@ mod tests {
 
     #[test]
     fn what_was_written_is_known_until_it_is_on_the_disk() {
-        let unwritten = Unwritten::new(tempfile::tempfile().expect("a file"));
-        unwritten.add(Unwritten::PART - 1, 2);
-        unwritten.add(5 * Unwritten::PART, 1);
-        unwritten.add(9 * Unwritten::PART, 0);
-        assert_eq!(unwritten.parts.lock().expect("nobody panicked").iter().copied().collect::<Vec<_>>(), [0, 1, 5]);
+        let part = Unwritten::PART;
+        let unwritten = Unwritten::of(tempfile::tempfile().expect("a file")).expect("the kernel can do that");
+        unwritten.add(part - 1, 3);
+        unwritten.add(5 * part, 1);
+        unwritten.add(6 * part, 2 * part as usize);
+        unwritten.add(7 * part, 10);
+        unwritten.add(9 * part, 0);
+        let known: Vec<_> = unwritten.parts().iter().map(|(part, bytes)| (*part, *bytes)).collect();
+        assert_eq!(known, [(0, 1), (1, 2), (5, 1), (6, part), (7, part)]);
         unwritten.write().expect("it is written");
-        assert!(unwritten.parts.lock().expect("nobody panicked").is_empty());
+        assert!(unwritten.parts().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_a_file_is_not_written_in_parts() {
+        let (end, _other) = std::io::pipe().expect("a pipe");
+        assert!(Unwritten::of(File::from(std::os::fd::OwnedFd::from(end))).is_none());
     }
 }

@@ -225,7 +225,7 @@ pub(crate) fn open_backend(backend: impl StorageBackend, options: &Options) -> R
 fn open_tables(file: File, options: &Options) -> Result<Database, OpenError> {
     let same = file.try_clone().map_err(|source| OpenError::Io { path: options.path.clone(), source })?;
     let backend = FileBackend::new(file).map_err(|error| OpenError::from_redb(&options.path, error))?;
-    open_strict(Strict { backend, unwritten: Some(Unwritten::new(same)) }, options)
+    open_strict(Strict { backend, unwritten: Unwritten::of(same) }, options)
 }
 
 fn open_strict(backend: Strict<impl StorageBackend>, options: &Options) -> Result<Database, OpenError> {

@@ -70,12 +70,14 @@ impl Counts {
     }
 }
 
-/// Goes on until standard input ends.
+/// Goes on until standard input ends, or there is nobody to tell that it has begun.
 async fn until_told(counts: &Counts) -> anyhow::Result<()> {
-    say("flooding")?;
-    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    let begun = say("flooding");
+    if begun.is_ok() {
+        tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    }
     counts.stop.store(true, Ordering::Relaxed);
-    Ok(())
+    begun
 }
 
 async fn compute(counts: Arc<Counts>) -> anyhow::Result<()> {

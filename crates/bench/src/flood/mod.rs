@@ -33,7 +33,7 @@ use crate::load::{
 
 /// Between two requests of those who go on with what they do.
 const PAUSE: Duration = Duration::from_millis(1);
-/// After a flood, until nothing reminds of it: the store still has to put away what was written.
+/// Before anything is measured: the store still has to put away what was written last.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// Measure how much slower one tenant becomes while another floods the server
@@ -107,10 +107,8 @@ impl Arguments {
         for flood in kinds {
             let [mut quiet, mut busy, mut flooded] = <[Samples; 3]>::default();
             let (mut answered, mut refused, mut before, mut during) = (0, 0, u64::MAX, 0);
-            for round in 0..rounds {
-                if round > 0 {
-                    tokio::time::sleep(SETTLE).await;
-                }
+            for _ in 0..rounds {
+                tokio::time::sleep(SETTLE).await;
                 sample(cluster, quiet_ones, times, &mut quiet).await?;
                 before = before.min(self.memory());
                 if self.from_afar {
@@ -128,7 +126,7 @@ impl Arguments {
             let memory = if self.server_pid.is_empty() {
                 String::new()
             } else {
-                format!("; server memory {before} kB before, {during} kB at its end")
+                format!("; server memory {before} kB before, {during} kB at the most")
             };
             report
                 .remarks
@@ -234,7 +232,7 @@ impl fmt::Display for Report {
                 shown(flooded, 50),
                 shown(flooded, 99),
                 format!("{:.1}", p99(flooded) / p99(quiet)),
-                if busy.is_empty() { String::new() } else { format!("{:.1}", p99(flooded) / p99(busy)) },
+                if busy.is_empty() { "-".into() } else { format!("{:.1}", p99(flooded) / p99(busy)) },
             ]);
         }
         write_table(f, &lines)?;

@@ -25,8 +25,10 @@ use super::{
 };
 use crate::{services::streams::TerminalSize, state::now};
 
-/// A shim for which nothing was to do for so long gives back what memory it can.
-const QUIET: Duration = Duration::from_secs(1);
+/// So long after something was done, a shim gives back what memory it can …
+const TIDY_AFTER: Duration = Duration::from_secs(1);
+/// … and after output, which may come all the time and needs little.
+const TIDY_AFTER_OUTPUT: Duration = Duration::from_secs(60);
 
 pub(super) struct Server {
     listener: OwnedFd,
@@ -40,8 +42,8 @@ pub(super) struct Server {
     starting: BTreeMap<i32, Starting>,
     execs: BTreeMap<i32, Exec>,
     buffer: Vec<u8>,
-    /// Something was done since memory was given back last.
-    busy: bool,
+    /// When to give back memory, if something was done since it was given back last.
+    tidy_at: Option<Instant>,
 }
 
 struct Client {
@@ -98,14 +100,16 @@ impl Server {
             starting: BTreeMap::new(),
             execs: BTreeMap::new(),
             buffer: vec![0; 16 * 1024],
-            busy: true,
+            tidy_at: Some(Instant::now() + TIDY_AFTER),
         })
     }
 
     pub(super) fn run(mut self) -> io::Result<()> {
         loop {
             for ready in self.wait()? {
-                self.busy = true;
+                let is_output = matches!(ready, Ready::Output(..) | Ready::Attached(_));
+                let tidy_at = Instant::now() + if is_output { TIDY_AFTER_OUTPUT } else { TIDY_AFTER };
+                self.tidy_at = Some(self.tidy_at.map_or(tidy_at, |at| at.min(tidy_at)));
                 match ready {
                     Ready::Listener => self.accept(),
                     Ready::Signals => self.reap(),
@@ -146,19 +150,20 @@ impl Server {
                 sources.push((Ready::Attached(id.clone()), end, PollFlags::OUT));
             }
         }
-        let deadline = self.containers.values().filter_map(Container::deadline).min();
-        let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let now = Instant::now();
+        let tidy = self.tidy_at.take_if(|at| *at <= now).is_some();
+        let until = self.containers.values().filter_map(Container::deadline).chain(self.tidy_at).min();
+        let timeout = until.map(|until| until.saturating_duration_since(now));
+        let timeout =
+            timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
         let mut polled: Vec<PollFd<'_>> =
             sources.iter().map(|(_, end, flags)| PollFd::from_borrowed_fd(*end, *flags)).collect();
-        let happened = poll_for(&mut polled, timeout.or(self.busy.then_some(QUIET)))?;
-        if happened == 0 && timeout.is_none() {
-            self.busy = false;
-            let unneeded = Unneeded::find();
-            if let Ok(unneeded) = &unneeded {
-                unneeded.give_back();
-            }
-            poll_for(&mut polled, None)?;
+        // The last thing before the wait: what is done in between needs pages again.
+        let unneeded = tidy.then(Unneeded::find);
+        if let Some(Ok(unneeded)) = &unneeded {
+            unneeded.give_back();
         }
+        rustix::io::retry_on_intr(|| poll(&mut polled, timeout.as_ref()))?;
         let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
         Ok(sources.into_iter().zip(ready).filter(|(_, ready)| *ready).map(|((what, ..), _)| what).collect())
     }
@@ -503,12 +508,6 @@ fn connect(port: u16, ipv6: bool) -> io::Result<OwnedFd> {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
     }
-}
-
-fn poll_for(polled: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
-    let timeout =
-        timeout.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) });
-    Ok(rustix::io::retry_on_intr(|| poll(polled, timeout.as_ref()))?)
 }
 
 /// A descriptor that becomes readable when a child has ended. Other signals that would end the shim are ignored.

@@ -111,3 +111,18 @@ fn places_of(place: &Place, label: &str) -> BTreeMap<String, String> {
     let both = |line: &str| line.split_once(' ').map(|(pod, node)| (pod.to_owned(), node.trim().to_owned()));
     told.lines().filter_map(both).collect()
 }
+
+#[test]
+fn a_second_cluster_on_the_same_machine_is_refused() {
+    let Some(place) = Place::new() else { return };
+    place.run("ferry up --detach");
+    let before = traces();
+    let second = place.folder.path().join("second");
+    let up =
+        format!("$(command -v ferry) up --api-port 0 --data-dir {0} --kubeconfig {0}/kubeconfig", second.display());
+    let refused = place.shell(&up);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && told.contains("a node needs port 10250"), "{told}");
+    assert_eq!(traces(), before, "it has touched nothing of the first one's, nor left anything of its own");
+    place.run("kubectl get --raw /readyz");
+}

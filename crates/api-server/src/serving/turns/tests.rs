@@ -294,18 +294,26 @@ fn administrators_never_wait() {
     assert!(all.iter().all(Poll::is_ready));
 }
 
-/// Only a thread that serves a line makes pauses, and it begins anew when it had nothing to do.
+/// Only a thread that serves a crowded lane makes pauses, and it begins anew when it had nothing to do.
 #[test]
-fn a_line_is_served_with_pauses() {
+fn a_crowded_lane_is_served_with_pauses() {
     let turns = Turns::new(THREADS);
     let mut tasks: Vec<Task> = (0..EACH + 1).map(|_| Task::new(&turns)).collect();
     let lane = tasks[0].place.lane.clone();
     lane.clone().wake();
-    assert!(STRETCH.get().is_none(), "nobody stands in line");
+    assert!(STRETCH.get().is_none(), "nobody stood in line");
     tasks.iter_mut().for_each(Task::poll);
-    assert_eq!(lane.line().waiting.len(), 1);
-    lane.wake();
-    assert!(STRETCH.get().is_some(), "a line is served");
+    assert!(lane.line().waiting.len() == 1 && lane.line().joined.is_some());
+    // It happens in an hour, as nobody knows how long anything takes here.
+    lane.line().joined = Some(Instant::now() + Duration::from_secs(3600));
+    lane.clone().wake();
+    assert!(lane.line().waiting.is_empty(), "the turn was given to whoever waited");
+    idle();
+    lane.clone().wake();
+    assert!(STRETCH.get().is_some(), "though nobody stands in line now");
     idle();
     assert!(STRETCH.get().is_none());
+    lane.line().joined = Instant::now().checked_sub(CROWDED);
+    lane.wake();
+    assert!(STRETCH.get().is_none(), "that is long ago");
 }
