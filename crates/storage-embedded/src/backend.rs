@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_file_is_not_written_in_parts() {
-        let (end, _other) = std::io::pipe().expect("a pipe");
+        let (end, _other) = io::pipe().expect("a pipe");
         assert!(Unwritten::of(File::from(std::os::fd::OwnedFd::from(end))).is_none());
     }
 }
