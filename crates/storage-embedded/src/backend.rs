@@ -34,9 +34,8 @@ pub(crate) struct Unwritten {
 }
 
 impl Unwritten {
+    /// How large a part is, and how much is on its way to the disk at a time.
     const PART: u64 = 256 << 10;
-    /// So many bytes are on their way to the disk at a time, or those of one part.
-    const AT_A_TIME: u64 = 256 << 10;
 
     /// None where the kernel cannot write parts of a file.
     pub(crate) fn of(file: File) -> Option<Self> {
@@ -72,7 +71,7 @@ impl Unwritten {
         let parts = mem::take(&mut *self.parts());
         let (mut begun, mut bytes) = (Vec::new(), 0);
         for (part, written) in parts {
-            if bytes + written > Self::AT_A_TIME {
+            if bytes + written > Self::PART {
                 self.finish(&mut begun)?;
                 bytes = 0;
             }

@@ -355,7 +355,7 @@ pub async fn little_memory(fixture: Fixture) {
         let line = sizes.lines().find_map(|line| line.strip_prefix("Rss:")).expect("its size");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     };
-    // It puts things away once it has had nothing to do for a second.
+    // It puts things away a second after it did something.
     let soon = std::time::Instant::now() + std::time::Duration::from_secs(10);
     let mut has = kilobytes();
     while has > 1024 && std::time::Instant::now() < soon {

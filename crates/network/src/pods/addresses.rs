@@ -70,7 +70,7 @@ impl Addresses {
         let mut others: Vec<_> = others.into_iter().filter(|address| block.contains(*address)).collect();
         others.retain(|address| self.taken.insert(*address));
         if !others.is_empty() {
-            tracing::warn!(addresses = ?others, "pods of another cluster, or of a lost data folder, have addresses of this node");
+            tracing::warn!(addresses = ?others, "taken by pods of another cluster or of a lost folder");
         }
     }
 

@@ -96,28 +96,27 @@ impl Wires {
     /// All addresses of the node.
     pub async fn addresses(&self) -> nlink::netlink::Result<HashSet<Ipv4Addr>> {
         let known = self.here.get_addresses().await?;
-        let addresses = known.iter().filter_map(|known| match known.local() {
-            Some(IpAddr::V4(address)) => Some(*address),
-            _ => None,
-        });
-        Ok(addresses.collect())
+        Ok(known.iter().filter_map(|known| version_4(known.local())).collect())
     }
 
     /// All addresses to which the node has a route of their own, as it has to its pods, whoever connected them.
     pub async fn routed(&self) -> Result<Vec<Ipv4Addr>, Error> {
         let routes = self.here.get_routes().await.map_err(failed("cannot read the routes of this machine"))?;
         let single = routes.iter().filter(|route| route.is_ipv4() && route.dst_len() == 32);
-        let addresses = single.filter_map(|route| match route.destination() {
-            Some(IpAddr::V4(address)) => Some(*address),
-            _ => None,
-        });
-        Ok(addresses.collect())
+        Ok(single.filter_map(|route| version_4(route.destination())).collect())
     }
 
     /// Removes a pod's wire. The other end and the routes go with it.
     pub async fn disconnect(&self, id: &str) -> Result<(), Error> {
         let removed = self.removals.remove(&self.here, &name_of(id)).await;
         removed.map_err(failed("cannot remove a pod's link"))
+    }
+}
+
+fn version_4(address: Option<&IpAddr>) -> Option<Ipv4Addr> {
+    match address {
+        Some(IpAddr::V4(address)) => Some(*address),
+        _ => None,
     }
 }
 

@@ -1,6 +1,6 @@
-//! How long the kernel takes. `cargo test -p network --release --lib -- --ignored --nocapture` prints it.
+//! Many Services: a change is as small as alone, and the kernel takes them all.
 
-use std::{net::Ipv4Addr, time::Instant};
+use std::net::Ipv4Addr;
 
 use super::{
     plan::{Port, Way},
@@ -23,22 +23,35 @@ fn plan(number: u32, endpoints: u32) -> Plan {
     }
 }
 
-async fn timed(table: &mut Table, book: &mut Book, number: u32, plan: Plan) -> Duration {
-    let begun = Instant::now();
-    let mut changes = Changes::default();
-    book.note(&Key::new("default", number.to_string()), plan, &mut changes);
-    table.edit(&book.edit(&mut changes)).await.unwrap();
-    begun.elapsed()
+fn key(number: u32) -> Key {
+    Key::new("default", number.to_string())
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
+fn five_thousand() -> Book {
+    let (mut book, mut changes) = (Book::default(), Changes::default());
+    (0..5000).for_each(|number| book.note(&key(number), plan(number, 2), &mut changes));
+    book
+}
+
+/// A Service comes, has an endpoint more, one fewer, and goes.
+fn one_comes_and_goes(book: &mut Book) -> [Edit; 4] {
+    [plan(6000, 2), plan(6000, 3), plan(6000, 2), Plan::default()].map(|plan| {
+        let mut changes = Changes::default();
+        book.note(&key(6000), plan, &mut changes);
+        book.edit(&mut changes)
+    })
 }
 
 #[test]
-#[ignore = "a measurement"]
-fn five_thousand_services() {
+fn a_change_is_as_small_among_five_thousand_services_as_alone() {
+    let sizes = |edits: [Edit; 4]| edits.map(|edit| (edit.removed.len(), edit.added.len()));
+    let alone = sizes(one_comes_and_goes(&mut Book::default()));
+    assert!(alone[1].1 <= 4 && alone[2].0 <= 4, "an endpoint more or less is a few elements: {alone:?}");
+    assert_eq!(sizes(one_comes_and_goes(&mut five_thousand())), alone);
+}
+
+#[test]
+fn the_kernel_takes_five_thousand_services_at_once() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: network namespaces need root");
         return;
@@ -47,32 +60,12 @@ fn five_thousand_services() {
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let (mut book, mut changes) = (Book::default(), Changes::default());
+        let mut book = five_thousand();
         let mut table = Table::open("10.244.0.0/16".parse().unwrap()).unwrap();
-        for number in 0..5000 {
-            book.note(&Key::new("default", number.to_string()), plan(number, 2), &mut changes);
-        }
-        let begun = Instant::now();
         table.replace(&book.all()).await.unwrap();
-        eprintln!("5,000 services with 2 endpoints each, at once: {:?}", begun.elapsed());
-        let begun = Instant::now();
+        for edit in one_comes_and_goes(&mut book) {
+            table.edit(&edit).await.unwrap();
+        }
         table.replace(&book.all()).await.unwrap();
-        eprintln!("replacing them all: {:?}", begun.elapsed());
-        let (mut added, mut more, mut fewer, mut removed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for number in 6000..6100 {
-            added.push(timed(&mut table, &mut book, number, plan(number, 2)).await);
-            more.push(timed(&mut table, &mut book, number, plan(number, 3)).await);
-            fewer.push(timed(&mut table, &mut book, number, plan(number, 2)).await);
-            removed.push(timed(&mut table, &mut book, number, Plan::default()).await);
-        }
-        let times = [
-            ("one more service", added),
-            ("one more endpoint", more),
-            ("one fewer", fewer),
-            ("one service less", removed),
-        ];
-        for (what, times) in times {
-            eprintln!("{what}: median {:?}", median(times));
-        }
     });
 }

@@ -216,32 +216,3 @@ fn many_are_attached_at_once() {
         pods.purge().await.unwrap();
     });
 }
-
-/// `cargo test -p network --release --test kernel -- --ignored --nocapture` prints how long it takes.
-#[test]
-#[ignore = "a measurement"]
-fn time_to_attach() {
-    in_own_network(|| async {
-        let folder = tempfile::tempdir().unwrap();
-        let pods = Pods::open(settings(folder.path())).await.unwrap();
-        let machines: Vec<Machine> = (0..70).map(|_| Machine::new()).collect();
-        let (few, many) = machines.split_at(20);
-        let mut times = Vec::new();
-        for (number, machine) in few.iter().enumerate() {
-            let begun = std::time::Instant::now();
-            attach(&pods, &format!("few-{number}"), machine, &[]).await;
-            times.push(begun.elapsed());
-        }
-        times.sort();
-        eprintln!("one pod after the other: median {:?}, slowest {:?}", times[10], times[19]);
-        let names: Vec<String> = (0..many.len()).map(|number| format!("many-{number}")).collect();
-        let begun = std::time::Instant::now();
-        futures::future::join_all(many.iter().zip(&names).map(|(machine, name)| attach(&pods, name, machine, &[])))
-            .await;
-        eprintln!("50 pods at once: {:?}", begun.elapsed());
-        let begun = std::time::Instant::now();
-        futures::future::join_all(names.iter().map(|name| pods.detach(name))).await;
-        eprintln!("50 pods gone: {:?}", begun.elapsed());
-        pods.purge().await.unwrap();
-    });
-}
