@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::{
     plan::{Port, Way},
+    table::Edit,
     *,
 };
 
