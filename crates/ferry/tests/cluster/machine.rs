@@ -89,5 +89,6 @@ fn is_ours(group: &Path) -> bool {
 /// Tables of nftables, where the tool that lists them is there.
 fn tables() -> Vec<String> {
     let Ok(listed) = Command::new("nft").args(["list", "tables"]).output() else { return Vec::new() };
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
     String::from_utf8_lossy(&listed.stdout).lines().map(String::from).collect()
 }

@@ -1,6 +1,6 @@
 //! What the runtime knows of one pod.
 
-use std::net::IpAddr;
+use std::{borrow::Cow, net::IpAddr};
 
 use container_runtime::services::{
     ContainerFilter, ContainerState, ContainerStatus, Labels, NamespaceMode, PodSandboxFilter, PodSandboxState,
@@ -58,6 +58,20 @@ impl Observed {
             .containers
             .sort_by_key(|container| std::cmp::Reverse((container.created_at, container.metadata.attempt)));
         Ok(observed)
+    }
+
+    /// The same with other containers for the newest of their names.
+    pub fn with_instead(&self, others: &[ContainerStatus]) -> Cow<'_, Self> {
+        if others.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        // What came after them has not happened.
+        let stays = |container: &&ContainerStatus| {
+            let other = others.iter().find(|other| other.metadata.name == container.metadata.name);
+            other.is_none_or(|other| container.metadata.attempt < other.metadata.attempt)
+        };
+        let containers = others.iter().chain(self.containers.iter().filter(stays)).cloned().collect();
+        Cow::Owned(Self { sandboxes: self.sandboxes.clone(), containers })
     }
 
     /// The newest container of a name.

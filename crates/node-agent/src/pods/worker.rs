@@ -10,13 +10,9 @@
 //! it looks at the runtime, tells the status, and decides what to do. What takes time runs in a job beside it, one at a time, so
 //! that the status is told at once whatever is going on. Termination stops the job of a sync, and never goes back.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
-use container_runtime::services::{LinuxContainerResources, ServiceError};
+use container_runtime::services::{ContainerStatus, LinuxContainerResources, ServiceError};
 use controller_runtime::events::EventType;
 use k8s_openapi::{
     api::core::v1::{Pod, PodStatus},
@@ -35,7 +31,7 @@ use super::{
     context::Context,
     ending, kill,
     observed::Observed,
-    plan::{Plan, plan},
+    plan::{Plan, Stop, plan},
     registry::Registry,
     resize,
     sync::{Progress, Renewal, SyncError, SyncJob},
@@ -132,8 +128,9 @@ pub struct Worker {
     waiting: HashMap<String, Reason>,
     /// The container whose hook is running.
     starting: Option<String>,
-    /// Containers that the job of a sync ends to start them anew: in between, the pod is not over.
-    replacing: HashSet<String>,
+    /// Containers that the job of a sync ends to start them anew, as they were before: the status goes from the old one to the
+    /// new one, and tells nothing in between.
+    replacing: Vec<ContainerStatus>,
     crashes: HashMap<String, Backoff>,
     /// Containers that are not started before a time, after they could not be.
     held: HashMap<String, Instant>,
@@ -193,7 +190,7 @@ impl Worker {
             eviction: None,
             waiting: HashMap::new(),
             starting: None,
-            replacing: HashSet::new(),
+            replacing: Vec::new(),
             crashes: HashMap::new(),
             held: HashMap::new(),
             not_before: None,
@@ -366,7 +363,7 @@ impl Worker {
             Progress::Hooked(name) => self.starting = Some(name),
             Progress::Started(name, result) => {
                 self.starting = None;
-                self.replacing.remove(&name);
+                self.replacing.retain(|old| old.metadata.name != name);
                 match result {
                     Ok(()) => {
                         self.held.remove(&name);
@@ -456,9 +453,13 @@ impl Worker {
         };
         self.tell_of_resize(&resizing);
         self.resizing = resizing;
+        let observed = match self.state {
+            State::Syncing => self.observed.with_instead(&self.replacing),
+            _ => Cow::Borrowed(&self.observed),
+        };
         let facts = Facts {
             pod: &self.pod,
-            observed: &self.observed,
+            observed: &observed,
             previous: &self.told,
             waiting: &self.waiting,
             starting: self.starting.as_deref(),
@@ -474,10 +475,6 @@ impl Worker {
             now: self.context.settings.clock.time(),
         };
         let status = status::pod_status(&facts);
-        let over = is_final(status.phase.as_deref().unwrap_or_default());
-        if self.state == State::Syncing && over && !self.replacing.is_empty() {
-            return;
-        }
         if *self.told == status && self.told_of.as_ref().is_some_and(|pod| Arc::ptr_eq(pod, &self.pod)) {
             return;
         }
@@ -543,8 +540,9 @@ impl Worker {
         }
         self.refresh = false;
         self.renew_at = None;
-        let starts = |name: &str| plan.start.iter().any(|start| start.name == name);
-        self.replacing = plan.stop.iter().map(|stop| &stop.name).filter(|name| starts(name)).cloned().collect();
+        let starts = |stop: &&Stop| plan.start.iter().any(|start| start.name == stop.name);
+        let replaced = plan.stop.iter().filter(starts).filter_map(|stop| self.observed.latest(&stop.name));
+        self.replacing = replaced.cloned().collect();
         let stop = CancellationToken::new();
         let pod = Pod { status: Some((*self.told).clone()), ..(*self.pod).clone() };
         let me = self.me.clone();

@@ -1,6 +1,9 @@
 //! Containers that end and start again, probes, and an agent that does.
 
-use kube::api::{DeleteParams, Patch, PatchParams};
+use std::{pin::pin, time::Duration};
+
+use futures::TryStreamExt;
+use kube::api::{DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::json;
 
 use super::{Cluster, condition, container, eventually, is_true, waits};
@@ -66,13 +69,27 @@ async fn another_image_takes_the_place_of_the_one_that_runs_or_cannot_be_had() {
         cluster.pods().patch(pod, &PatchParams::default(), &patch).await.expect("it is changed");
     };
     cluster.create("turns", json!({"restartPolicy": "Never", "containers": [container("a")]})).await;
-    cluster.running("turns").await;
+    let first = cluster.until("turns", "ready", |status| is_true(status, "Ready")).await;
+    let mut changes = pin!(cluster.pods().watch(&WatchParams::default(), "0").await.expect("a watch"));
+    let held = cluster.runtime.hold_images();
     set("turns", "registry.example.com/app:2").await;
-    let status = cluster.until("turns", "another", |status| {
-        let a = status.container_statuses.as_ref().map(|all| &all[0]);
-        a.is_some_and(|a| a.image == "registry.example.com/app:2" && a.restart_count == 1 && a.ready)
-    });
-    assert_eq!(status.await.phase.as_deref(), Some("Running"));
+    eventually("the first ends", || async { cluster.runtime.done().contains(&"ended a".into()).then_some(()) }).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(held);
+    // From the first to the second, and nothing in between.
+    loop {
+        let event = changes.try_next().await.expect("an event").expect("another event");
+        let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event else { continue };
+        let status = pod.status.expect("a status");
+        let a = &status.container_statuses.as_ref().expect("containers")[0];
+        assert!(a.ready && is_true(&status, "Ready"), "{status:?}");
+        assert_eq!(status.phase.as_deref(), Some("Running"));
+        if a.image == "registry.example.com/app:2" {
+            assert_eq!(a.restart_count, 1);
+            assert_ne!(a.container_id, first.container_statuses.unwrap_or_default()[0].container_id);
+            break;
+        }
+    }
     let killed = "Container a definition changed, will be restarted";
     assert_eq!(cluster.event("turns", "Killing").await, killed);
 

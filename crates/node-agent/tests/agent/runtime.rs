@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use container_runtime::services::*;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// Images of this registry can be fetched, others cannot.
 pub const REGISTRY: &str = "registry.example.com/";
@@ -39,6 +39,8 @@ struct State {
     broken: BTreeSet<String>,
     /// How many sandboxes cannot be made.
     broken_sandboxes: u32,
+    /// Images take until this is given up.
+    slow: Option<watch::Receiver<()>>,
 }
 
 impl State {
@@ -120,6 +122,13 @@ impl FakeRuntime {
 
     pub fn break_sandboxes(&self, count: u32) {
         self.state().broken_sandboxes = count;
+    }
+
+    /// No image comes before the answer is dropped.
+    pub fn hold_images(&self) -> watch::Sender<()> {
+        let (hold, slow) = watch::channel(());
+        self.state().slow = Some(slow);
+        hold
     }
 
     pub fn done(&self) -> Vec<String> {
@@ -394,6 +403,10 @@ impl ImageService for FakeRuntime {
     async fn pull_image(&self, name: &str, _: Option<&AuthConfig>) -> Result<String> {
         if !name.starts_with(REGISTRY) {
             return Err(ServiceError::Internal("nobody answers".into()));
+        }
+        let slow = self.state().slow.clone();
+        if let Some(mut slow) = slow {
+            while slow.changed().await.is_ok() {}
         }
         self.state().images.insert(name.to_owned());
         Ok(name.to_owned())
