@@ -226,8 +226,10 @@ impl Inner {
         let config = &record.config;
         let security = &config.linux.security_context;
         let relative = Folders::relative_container(&record.id);
+        // From privileged containers nothing is kept, whatever was asked for.
         let paths = |given: &[String], defaults: &[&str]| match given {
-            [] if !security.privileged => defaults.iter().map(|path| (*path).to_owned()).collect(),
+            _ if security.privileged => Vec::new(),
+            [] => defaults.iter().map(|path| (*path).to_owned()).collect(),
             given => given.to_vec(),
         };
         Ok(ContainerSpec {

@@ -6,6 +6,7 @@
 use std::{
     fs, io,
     net::IpAddr,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -28,10 +29,12 @@ impl Folders {
     const CONTAINERS: &str = "containers";
     const SANDBOXES: &str = "sandboxes";
 
+    /// Nobody else enters them: they have the secrets of containers, and programs that would run with their owner's rights.
     pub(crate) fn create(root: &Path) -> io::Result<Self> {
-        use std::os::unix::fs::DirBuilderExt;
         for name in [Self::SNAPSHOTS, Self::CONTAINERS, Self::SANDBOXES, "content", "images"] {
-            fs::DirBuilder::new().recursive(true).mode(0o711).create(root.join(name))?;
+            let folder = root.join(name);
+            fs::create_dir_all(&folder)?;
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
         }
         Ok(Self { root: root.canonicalize()? })
     }

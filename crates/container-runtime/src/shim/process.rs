@@ -9,7 +9,7 @@ use std::{
     fs, io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
+        unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     },
     path::{Path, PathBuf},
 };
@@ -169,6 +169,7 @@ fn prepare_and_execute(
             step("joining the cgroup", group.join_beside(*pid))?;
             let kinds = libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP;
             step("entering the container", set_namespaces(init.as_fd(), kinds))?;
+            rootfs::make_working_directory(&process.cwd)?;
         }
     }
     let user = user::resolve(&process.user)?;
@@ -177,9 +178,6 @@ fn prepare_and_execute(
         set_stdio(end.as_ref(), null.as_fd(), number, &user)?;
     }
     let cwd = if process.cwd.is_empty() { "/" } else { &process.cwd };
-    if !Path::new(cwd).exists() {
-        step(format!("making the working directory {cwd}"), fs::create_dir_all(cwd))?;
-    }
     take_identity(process, &user, cwd)?;
     execute(process, &user)
 }
@@ -210,7 +208,10 @@ fn terminal(user: &User, channel: &OwnedFd, is_init: bool) -> io::Result<Stdio> 
     step("giving the terminal away", rustix::fs::fchown(&slave, Some(uid(user.uid)), None))?;
     if is_init {
         let name = step("naming the terminal", ptsname(&master, Vec::new()))?;
-        step("making /dev/console", fs::File::create("/dev/console"))?;
+        // A volume may be on /dev, with links in it.
+        let mut make = fs::OpenOptions::new();
+        make.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+        step("making /dev/console", make.open("/dev/console"))?;
         step("mounting /dev/console", rustix::mount::mount_bind(name.as_c_str(), c"/dev/console"))?;
     }
     step("handing the terminal over", protocol::send(channel, &News::Terminal, &[master.as_fd()]))?;

@@ -85,10 +85,19 @@ pub(super) fn enter(spec: &ContainerSpec) -> io::Result<()> {
     for path in &spec.masked_paths {
         mask(path, &null)?;
     }
+    make_working_directory(&spec.process.cwd)?;
     if spec.readonly_rootfs {
         step("making the root read-only", mount_remount("/", MountFlags::BIND | MountFlags::RDONLY, c""))?;
     }
     Ok(())
+}
+
+/// Images and pods may name a working directory that nobody has made.
+pub(super) fn make_working_directory(path: &str) -> io::Result<()> {
+    if path.is_empty() || Path::new(path).exists() {
+        return Ok(());
+    }
+    step(format!("making the working directory {path}"), fs::create_dir_all(path))
 }
 
 /// Mounts layers on the container's mount point. The working directory is the base of the folders then.

@@ -1,5 +1,7 @@
 //! What a process in a container is, sees and may do.
 
+use std::os::unix::fs::MetadataExt;
+
 use container_runtime::services::*;
 
 use crate::fixture::{Fixture, Guard, container, output, start};
@@ -41,6 +43,7 @@ pub async fn process(fixture: Fixture) {
 
     let mut config = container("place", &["host"]);
     config.working_dir = "/made/for/me".into();
+    config.linux.security_context.readonly_rootfs = true;
     let (_, place) = output(&fixture, &runtime, &pod, config).await;
     assert_eq!(place, ["stdout F p", "stdout F /made/for/me"]);
     let mut config = container("env", &["env", "A"]);
@@ -65,6 +68,12 @@ pub async fn process(fixture: Fixture) {
     config.linux.security_context.capabilities.add_capabilities = vec!["SYS_ADMIN".into()];
     assert_eq!(output(&fixture, &runtime, &pod, config).await.1, ["stdout F errno 0"]);
     runtime.remove_pod_sandbox(&pod).await.expect("it is removed");
+
+    // Environments have secrets, and images have programs that run with their owner's rights.
+    for name in ["containers", "sandboxes", "snapshots", "content", "images"] {
+        let folder = fixture.root.join(name);
+        assert_eq!(std::fs::metadata(&folder).expect("a folder").mode() & 0o777, 0o700, "{name}");
+    }
 }
 
 pub async fn privileged(fixture: Fixture) {
@@ -75,6 +84,9 @@ pub async fn privileged(fixture: Fixture) {
     let privileged = |name: &str, words: &[&str]| {
         let mut config = container(name, words);
         config.linux.security_context.privileged = true;
+        // As a node agent does, which hides them from everybody.
+        config.linux.security_context.readonly_paths = vec!["/proc/sys".into()];
+        config.linux.security_context.masked_paths = vec!["/proc/keys".into()];
         config
     };
     let (_, status) = output(&fixture, &runtime, &pod, privileged("a", &["cat", "/proc/self/status"])).await;
