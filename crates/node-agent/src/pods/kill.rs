@@ -15,7 +15,7 @@ use super::{
     hooks,
     observed::Observed,
 };
-use crate::probes::ProbeKind;
+use crate::{configuration::annotations, probes::ProbeKind};
 
 /// However short the time is, a container gets this long to end by itself.
 const SHORTEST_GRACE: i64 = 2;
@@ -57,8 +57,11 @@ pub async fn kill(
     turn: impl Future<Output = ()>,
 ) -> Result<(), ServiceError> {
     let Some((_, container)) = find(pod, kill.name) else {
-        // Nothing is known of it but that it runs.
-        return context.runtime().stop_container(kill.id, SHORTEST_GRACE).await;
+        // Nothing is known of it but that it runs, and what was written down when it was made.
+        let running = observed.containers.iter().find(|container| container.id == kill.id);
+        let written = running.and_then(|container| container.annotations.get(annotations::GRACE_PERIOD));
+        let grace = kill.grace.or_else(|| written?.parse().ok()).unwrap_or(SHORTEST_GRACE);
+        return context.runtime().stop_container(kill.id, grace.max(SHORTEST_GRACE)).await;
     };
     let message = kill.message.map_or_else(|| format!("Stopping container {}", kill.name), str::to_owned);
     context.container_event(pod, kill.name, EventType::Normal, "Killing", message);

@@ -56,8 +56,13 @@ impl Host for Registry {
 
     fn pod(&self, in_namespace: &str, named: &str) -> Option<Arc<Pod>> {
         self.read(|pods| {
-            let mut pods = pods.values().map(|entry| &entry.pod);
-            pods.find(|pod| namespace(pod) == in_namespace && name(pod) == named).cloned()
+            let pods = pods.values().map(|entry| &entry.pod);
+            // One that ends may have given its name to the next.
+            let newest = |pod: &&Arc<Pod>| {
+                let metadata = &pod.metadata;
+                (metadata.creation_timestamp.clone(), metadata.deletion_timestamp.is_none())
+            };
+            pods.filter(|pod| namespace(pod) == in_namespace && name(pod) == named).max_by_key(newest).cloned()
         })
     }
 

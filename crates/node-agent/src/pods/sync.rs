@@ -25,7 +25,10 @@ use super::{
     observed::Observed,
     plan::{NewSandbox, Plan, Start},
 };
-use crate::{status::Reason, volumes};
+use crate::{
+    status::Reason,
+    volumes::{self, VolumeError},
+};
 
 /// What happened on the way.
 #[derive(Debug)]
@@ -69,24 +72,29 @@ impl SyncJob {
         let mut renewal = None;
         if plan.sandbox.is_some() || !plan.stop_pod {
             let due = self.or_stopped(context.volumes.due(pod)).await?;
-            renewal = context.volumes.set_up(pod, due).await.map_err(|error| {
-                context.event(pod, EventType::Warning, "FailedMount", error.to_string());
-                failed(&error)
-            })?;
+            let not_mounted = |why: &VolumeError| {
+                context.event(pod, EventType::Warning, "FailedMount", why.to_string());
+            };
+            let ready = context.volumes.set_up(pod, due).await.inspect_err(not_mounted);
+            let ready = ready.map_err(|error| failed(&error))?;
+            ready.outdated.iter().for_each(not_mounted);
+            renewal = ready.renewal;
         }
         if let Some(NewSandbox { replaces: true, .. }) = plan.sandbox {
             let message = "Pod sandbox changed, it will be killed and re-created.";
             context.event(pod, EventType::Normal, "SandboxChanged", message);
         }
         if plan.stop_pod {
-            kill::kill_pod(context, pod, &self.observed, None).await.map_err(|error| failed(&error))?;
+            let killed = self.or_stopped(kill::kill_pod(context, pod, &self.observed, None)).await?;
+            killed.map_err(|error| failed(&error))?;
         }
         for stop in &plan.stop {
             let kill =
                 Kill { id: &stop.id, name: &stop.name, message: Some(&stop.message), probe: stop.probe, grace: None };
-            kill::kill(context, pod, &self.observed, &kill, std::future::ready(()))
-                .await
-                .map_err(|error| failed(&error))?;
+            // A pod that is to end may have less time than this container has.
+            let killed =
+                self.or_stopped(kill::kill(context, pod, &self.observed, &kill, std::future::ready(()))).await?;
+            killed.map_err(|error| failed(&error))?;
         }
         self.resize(&plan).await?;
         for id in &plan.reset {

@@ -311,8 +311,9 @@ impl Worker {
             == (&new.generation, &new.labels, &new.annotations, &new.deletion_grace_period_seconds);
         if !same {
             self.try_again();
-            // Another image may well be one that can be fetched.
+            // Another image may well be one that can be fetched, and does not crash.
             self.held.retain(|name, _| image(&self.pod, name) == image(&pod, name));
+            self.crashes.retain(|name, _| image(&self.pod, name) == image(&pod, name));
         }
         if self.state == State::Syncing && !resize::asks_the_same(&self.pod, &pod) {
             self.resize(pod);

@@ -129,10 +129,16 @@ impl Probes {
 
     fn follow_kinds(&mut self, pod: &Pod, observed: &Observed, starting: Option<&str>, kinds: &[ProbeKind]) {
         let running = |id: &str| observed.running().any(|container| container.id == id);
-        self.tasks.retain(|(id, _), task| {
+        let results = &mut self.results;
+        results.outcomes.retain(|(id, _), _| observed.containers.iter().any(|container| container.id == *id));
+        self.tasks.retain(|(id, kind), task| {
             let keep = running(id);
             if !keep {
                 task.abort();
+                // Whoever has ended serves nobody.
+                if *kind == ProbeKind::Readiness {
+                    results.set(id, *kind, Outcome::Failure);
+                }
             }
             keep
         });
@@ -142,7 +148,11 @@ impl Probes {
             let Some(latest) = latest.filter(|_| starting != Some(container.name.as_str())) else { continue };
             let started = container.startup_probe.is_none()
                 || self.results.get(&latest.id, ProbeKind::Startup) == Some(Outcome::Success);
-            let kinds = if started { kinds } else { &[ProbeKind::Startup] };
+            let kinds = match started {
+                true => kinds,
+                false if kinds.contains(&ProbeKind::Liveness) => &[ProbeKind::Startup],
+                false => continue,
+            };
             for kind in kinds {
                 let Some(spec) = kind.of(container) else { continue };
                 let key = (latest.id.clone(), *kind);

@@ -83,6 +83,9 @@ impl VolumeError {
     }
 }
 
+/// How long a volume stays as it is that could not be brought up to date, unless what it is made of changes before.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+
 /// All volumes of the node's pods.
 pub struct Volumes {
     root: PathBuf,
@@ -116,7 +119,17 @@ enum Step {
 pub struct Due {
     work: Vec<Work>,
     renewal: Option<Duration>,
-    problems: Vec<String>,
+    /// By the volume.
+    problems: Vec<(String, VolumeError)>,
+}
+
+/// How the volumes of a pod are.
+#[derive(Debug, Default)]
+pub struct Ready {
+    /// When they want to be looked at again: a token expires, or something could not be brought up to date.
+    pub renewal: Option<Duration>,
+    /// Why some are as they were, and not as they should be now.
+    pub outdated: Option<VolumeError>,
 }
 
 impl Volumes {
@@ -136,13 +149,15 @@ impl Volumes {
     pub async fn due(&self, pod: &Pod) -> Due {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let mut due = Due::default();
-        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+        let used = mounts::used(pod);
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        for volume in volumes.filter(|volume| used.contains(volume.name.as_str())) {
             match self.work_for(pod, uid, volume).await {
                 Ok((step, renew)) => {
                     due.renewal = due.renewal.into_iter().chain(renew).min();
                     due.work.extend(step);
                 }
-                Err(error) => due.problems.push(set_up_failed(&volume.name, &error)),
+                Err(error) => due.problems.push((volume.name.clone(), error)),
             }
         }
         let ready = self.ready();
@@ -151,9 +166,9 @@ impl Volumes {
         due
     }
 
-    /// Does it, to the end: what is mounted must be there to be seen when the pod is torn down. The time until content must
-    /// be renewed (a token expires), if there is one.
-    pub async fn set_up(&self, pod: &Pod, due: Due) -> Result<Option<Duration>, VolumeError> {
+    /// Does it, to the end: what is mounted must be there to be seen when the pod is torn down. A volume that was ready once
+    /// stays so, also when what it is made of is gone.
+    pub async fn set_up(&self, pod: &Pod, due: Due) -> Result<Ready, VolumeError> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let Due { work, renewal, mut problems } = due;
         if !work.is_empty() {
@@ -168,11 +183,20 @@ impl Volumes {
             for (result, name, state) in done {
                 match result {
                     Ok(()) => drop(ready.insert(name, state)),
-                    Err(error) => problems.push(set_up_failed(&name, &error)),
+                    Err(error) => problems.push((name, error)),
                 }
             }
         }
-        VolumeError::unless_none(problems).map(|()| renewal)
+        let ready = self.ready();
+        let was_ready = |name: &str| ready.get(uid).is_some_and(|ready| ready.contains_key(name));
+        let (outdated, missing): (Vec<_>, Vec<_>) = problems.into_iter().partition(|(name, _)| was_ready(name));
+        let all = |problems: Vec<(String, VolumeError)>| {
+            VolumeError::unless_none(problems.iter().map(|(name, why)| set_up_failed(name, why)).collect())
+        };
+        all(missing)?;
+        let outdated = all(outdated).err();
+        let again = outdated.as_ref().map(|_| TRY_AGAIN);
+        Ok(Ready { renewal: renewal.into_iter().chain(again).min(), outdated })
     }
 
     /// What there is to do for a volume, and until when that is enough.

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fs, io,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -160,6 +160,28 @@ pub(super) fn make_termination_log(folder: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
+/// The volumes that any container of the pod mounts. Nobody waits for the others.
+pub(super) fn used(pod: &Pod) -> BTreeSet<&str> {
+    let Some(spec) = &pod.spec else { return BTreeSet::new() };
+    let ephemeral = spec.ephemeral_containers.iter().flatten().map(|container| &container.volume_mounts);
+    let others = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let mounts = others.map(|container| &container.volume_mounts).chain(ephemeral).flatten().flatten();
+    mounts.map(|mount| mount.name.as_str()).collect()
+}
+
+/// A path in a container without `..`, which would lead out of the volume on the node.
+fn resolved(path: &str) -> PathBuf {
+    let mut resolved = PathBuf::from("/");
+    for part in Path::new(path).components() {
+        match part {
+            Component::Normal(name) => resolved.push(name),
+            Component::ParentDir => drop(resolved.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+    }
+    resolved
+}
+
 /// Folders in a volume on which other volumes are mounted: they must be there, where containers cannot make them.
 pub(super) fn mount_points_in(pod: &Pod, volume: &str) -> BTreeSet<PathBuf> {
     let Some(spec) = &pod.spec else { return BTreeSet::new() };
@@ -172,14 +194,13 @@ pub(super) fn mount_points_in(pod: &Pod, volume: &str) -> BTreeSet<PathBuf> {
                 && mount.sub_path_expr.as_deref().unwrap_or_default().is_empty()
         };
         for outer in mounts.iter().filter(whole) {
-            let below: Vec<&Path> = mounts
-                .iter()
-                .filter_map(|inner| Path::new(&inner.mount_path).strip_prefix(&outer.mount_path).ok())
-                .collect();
-            let below: Vec<&Path> = below.into_iter().filter(|path| !path.as_os_str().is_empty()).collect();
+            let outer = resolved(&outer.mount_path);
+            let inner = mounts.iter().map(|inner| resolved(&inner.mount_path));
+            let below = inner.filter_map(|inner| inner.strip_prefix(&outer).ok().map(Path::to_owned));
+            let below: Vec<PathBuf> = below.filter(|path| !path.as_os_str().is_empty()).collect();
             // Not those that are in a volume which is in this one.
-            let direct = |path: &&Path| !below.iter().any(|other| other != path && path.starts_with(other));
-            found.extend(below.iter().copied().filter(direct).map(Path::to_owned));
+            let direct = |path: &&PathBuf| !below.iter().any(|other| other != *path && path.starts_with(other));
+            found.extend(below.iter().filter(direct).cloned());
         }
     }
     found

@@ -24,7 +24,7 @@ impl Fixture {
         Some(Self { volumes: open(&folder), folder })
     }
 
-    async fn set_up(&self, pod: &Pod) -> Result<Option<Duration>, VolumeError> {
+    async fn set_up(&self, pod: &Pod) -> Result<Ready, VolumeError> {
         self.volumes.set_up(pod, self.volumes.due(pod).await).await
     }
 
@@ -75,9 +75,14 @@ fn open(folder: &tempfile::TempDir) -> Volumes {
     Volumes::new(&settings, objects)
 }
 
+/// Unless the container says how, it mounts all volumes.
 fn pod(volumes: Value, container: Value, context: Value) -> Pod {
     let mut container = container;
     container["name"] = json!("main");
+    if container["volumeMounts"].is_null() {
+        let names = volumes.as_array().expect("volumes").iter().filter_map(|volume| volume["name"].as_str());
+        container["volumeMounts"] = names.map(|name| json!({"name": name, "mountPath": format!("/{name}")})).collect();
+    }
     let pod = json!({
         "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "labels": {"a": "b"}},
         "spec": {"serviceAccountName": "robot", "containers": [container], "volumes": volumes, "securityContext": context},
@@ -103,7 +108,7 @@ async fn volumes_of_objects_are_there_and_go_with_the_pod() {
         ]}},
     ]);
     let pod = pod(all, json!({}), json!({"fsGroup": 4242}));
-    let renewal = fixture.set_up(&pod).await.expect("they are ready").expect("a token is renewed");
+    let renewal = fixture.set_up(&pod).await.expect("they are ready").renewal.expect("a token is renewed");
     assert!(renewal > Duration::from_secs(2000) && renewal < Duration::from_secs(2890), "{renewal:?}");
     let check = |fixture: &Fixture| {
         assert_eq!(fixture.read("volumes/kubernetes.io~configmap/c/k").as_deref(), Some("v"));
@@ -181,6 +186,36 @@ async fn all_problems_are_told_at_once() {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert!(fixture.path("volumes/kubernetes.io~empty-dir/e").is_dir(), "the others are ready");
+}
+
+#[tokio::test]
+async fn what_was_ready_stays_so_and_what_nobody_mounts_is_not_waited_for() {
+    let Some(fixture) = Fixture::new() else { return };
+    let of = |name: &str| {
+        let volumes = json!([{"name": "c", "configMap": {"name": name}}, {"name": "d", "configMap": {"name": "gone"}}]);
+        pod(volumes, json!({"volumeMounts": [{"name": "c", "mountPath": "/c"}]}), json!({}))
+    };
+    let ready = fixture.set_up(&of("c")).await.expect("it is ready");
+    assert_eq!((ready.renewal, ready.outdated), (None, None));
+    let ready = fixture.set_up(&of("none")).await.expect("it is as it was");
+    assert_eq!(fixture.read("volumes/kubernetes.io~configmap/c/k").as_deref(), Some("v"));
+    assert!(ready.outdated.is_some_and(|why| why.to_string().ends_with("configmap \"none\" not found")));
+    assert!(ready.renewal.is_some(), "it is tried again");
+    fixture.volumes.tear_down("u1").await.expect("it goes");
+}
+
+#[tokio::test]
+async fn a_mount_path_does_not_lead_out_of_a_volume() {
+    let Some(fixture) = Fixture::new() else { return };
+    let volumes = json!([{"name": "c", "configMap": {"name": "c"}}, {"name": "data", "emptyDir": {}}]);
+    let out = fixture.folder.path().join("out");
+    let path = format!("/c/{}{}", "../".repeat(40), out.display());
+    let mounts = json!([{"name": "c", "mountPath": "/c"}, {"name": "data", "mountPath": path},
+        {"name": "data", "mountPath": "/x/../c/in"}]);
+    fixture.set_up(&pod(volumes, json!({"volumeMounts": mounts}), json!({}))).await.expect("they are ready");
+    assert!(!out.exists());
+    assert!(fixture.path("volumes/kubernetes.io~configmap/c/in").is_dir());
+    fixture.volumes.tear_down("u1").await.expect("it goes");
 }
 
 #[tokio::test]

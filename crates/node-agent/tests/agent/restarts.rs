@@ -3,6 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::PodStatus;
 use kube::api::{DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::json;
 
@@ -14,7 +15,7 @@ async fn a_container_that_crashes_starts_again_later_every_time() {
     cluster.create("crash", json!({"containers": [container("a")]})).await;
     let first = cluster.running("crash").await;
     cluster.runtime.exit("a", 7);
-    let restarted = |status: &k8s_openapi::api::core::v1::PodStatus| {
+    let restarted = |status: &PodStatus| {
         let a = status.container_statuses.as_ref().map(|all| &all[0]);
         a.is_some_and(|a| a.restart_count == 1 && a.state.as_ref().is_some_and(|state| state.running.is_some()))
     };
@@ -35,7 +36,7 @@ async fn a_container_that_crashes_starts_again_later_every_time() {
     );
 
     // Of each container the run before is kept for its log, and no more.
-    let third = |status: &k8s_openapi::api::core::v1::PodStatus| {
+    let third = |status: &PodStatus| {
         let a = status.container_statuses.as_ref().map(|all| &all[0]);
         a.is_some_and(|a| a.restart_count == 2 && a.state.as_ref().is_some_and(|state| state.running.is_some()))
     };
@@ -92,11 +93,46 @@ async fn another_image_takes_the_place_of_the_one_that_runs_or_cannot_be_had() {
     }
     let killed = "Container a definition changed, will be restarted";
     assert_eq!(cluster.event("turns", "Killing").await, killed);
+    cluster.pods().delete("turns", &DeleteParams::default()).await.expect("it is deleted");
+    cluster.gone("turns").await;
 
     cluster.create("corrected", json!({"containers": [{"name": "a", "image": "nowhere:1"}]})).await;
     cluster.until("corrected", "waiting", |s| waits(s, "a").as_deref() == Some("ImagePullBackOff")).await;
     set("corrected", "registry.example.com/app:3").await;
     cluster.running("corrected").await;
+
+    // After a crash, too: the next one has not crashed yet.
+    for count in 0..2 {
+        let again = |status: &PodStatus| {
+            let a = status.container_statuses.as_ref().map(|all| &all[0]);
+            a.is_some_and(|a| a.ready && a.restart_count == count)
+        };
+        cluster.until("corrected", "running again", again).await;
+        cluster.runtime.exit("a", 1);
+    }
+    cluster.until("corrected", "backing off", |s| waits(s, "a").as_deref() == Some("CrashLoopBackOff")).await;
+    set("corrected", "registry.example.com/app:4").await;
+    let next = cluster.until("corrected", "ready", |status| is_true(status, "Ready")).await;
+    let a = next.container_statuses.unwrap_or_default().remove(0);
+    assert_eq!(a.image, "registry.example.com/app:4");
+    let ended = a.last_state.and_then(|state| state.terminated?.finished_at).expect("the last one ended");
+    let started = a.state.and_then(|state| state.running?.started_at).expect("this one runs");
+    assert!(started.0.duration_since(ended.0).as_secs() < 10, "it did not wait for the back-off of the last one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_is_to_end_does_not_wait_for_a_container_that_is_replaced() {
+    let cluster = Cluster::new().await;
+    cluster.runtime.make_stubborn("a");
+    cluster.create("slow", json!({"terminationGracePeriodSeconds": 3600, "containers": [container("a")]})).await;
+    cluster.until("slow", "ready", |status| is_true(status, "Ready")).await;
+    let change = json!({"spec": {"containers": [{"name": "a", "image": "registry.example.com/app:2"}]}});
+    cluster.pods().patch("slow", &PatchParams::default(), &Patch::Strategic(change)).await.expect("it is changed");
+    eventually("it is told to end", || async { (cluster.runtime.graces() == [3600]).then_some(()) }).await;
+    let delete = DeleteParams { grace_period_seconds: Some(2), ..Default::default() };
+    cluster.pods().delete("slow", &delete).await.expect("it is deleted");
+    cluster.gone("slow").await;
+    assert_eq!(cluster.runtime.graces(), [3600, 2]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,7 +181,7 @@ async fn probes_decide_what_is_ready_and_what_lives() {
 async fn an_agent_that_starts_again_finds_its_pods_and_ends_those_that_were_deleted() {
     let mut cluster = Cluster::new().await;
     for name in ["stays", "leaves"] {
-        cluster.create(name, json!({"containers": [container(name)]})).await;
+        cluster.create(name, json!({"terminationGracePeriodSeconds": 7, "containers": [container(name)]})).await;
         cluster.until(name, "ready", |status| is_true(status, "Ready")).await;
     }
     let before = cluster.running("stays").await;
@@ -161,4 +197,5 @@ async fn an_agent_that_starts_again_finds_its_pods_and_ends_those_that_were_dele
     let after = cluster.running("stays").await;
     assert_eq!(after, before, "nothing has happened to it");
     assert_eq!(cluster.runtime.done(), ["started stays", "started leaves", "ended leaves"]);
+    assert_eq!(cluster.runtime.graces(), [7], "it has the time that it was made with");
 }

@@ -6,6 +6,7 @@ use std::{
     net::IpAddr,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -39,6 +40,10 @@ struct State {
     broken: BTreeSet<String>,
     /// How many sandboxes cannot be made.
     broken_sandboxes: u32,
+    /// Containers that end when their time is over, and not before.
+    stubborn: BTreeSet<String>,
+    /// The times that containers were given to end, in this order.
+    graces: Vec<i64>,
     /// Images take until this is given up.
     slow: Option<watch::Receiver<()>>,
 }
@@ -122,6 +127,14 @@ impl FakeRuntime {
 
     pub fn break_sandboxes(&self, count: u32) {
         self.state().broken_sandboxes = count;
+    }
+
+    pub fn make_stubborn(&self, name: &str) {
+        self.state().stubborn.insert(name.to_owned());
+    }
+
+    pub fn graces(&self) -> Vec<i64> {
+        self.state().graces.clone()
     }
 
     /// No image comes before the answer is dropped.
@@ -302,7 +315,16 @@ impl RuntimeService for FakeRuntime {
         Ok(())
     }
 
-    async fn stop_container(&self, id: &str, _: i64) -> Result<()> {
+    async fn stop_container(&self, id: &str, grace: i64) -> Result<()> {
+        let is_stubborn = {
+            let mut state = self.state();
+            state.graces.push(grace);
+            let name = state.containers.get(id).map(|container| container.metadata.name.clone());
+            name.is_some_and(|name| state.stubborn.contains(&name))
+        };
+        if is_stubborn {
+            tokio::time::sleep(Duration::from_secs(grace.cast_unsigned())).await;
+        }
         self.state().end(id, 143);
         Ok(())
     }
