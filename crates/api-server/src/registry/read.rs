@@ -159,6 +159,11 @@ impl Registry {
             if snapshot.revision > exact {
                 return self.list_old(target, selection, &prefix, from, limit, exact).await;
             }
+            // It is the present state, too, but the past ends for everybody at the same revision.
+            if exact < revision {
+                let known = self.store.get(target.resource.cache.prefix(), Some(exact)).await;
+                known.map_err(|error| unknown_past(error, from.as_deref()))?;
+            }
             return Ok(page(snapshot, exact, prefix, from, selection, limit));
         }
         Ok(page(snapshot, revision, prefix, from, selection, limit))
@@ -183,10 +188,8 @@ impl Registry {
         };
         let mut items = VecDeque::new();
         loop {
-            let answer = self.store.range(range.clone()).await.map_err(|e| match (e, &from) {
-                (storage::Error::Compacted { .. }, Some(start)) => expired_continue(start),
-                (error, _) => store_error(error),
-            })?;
+            let answer = self.store.range(range.clone()).await;
+            let answer = answer.map_err(|error| unknown_past(error, from.as_deref()))?;
             let last = answer.value.items.last().map(|kv| kv.key.clone());
             let mut rest = answer.value.remaining;
             for kv in answer.value.items {
@@ -253,6 +256,14 @@ fn page(
 }
 
 /// A continue token whose revision is gone carries on, if the client wants, at whatever is current.
+/// Why the state at a revision cannot be had, by one who goes on at a key.
+fn unknown_past(error: storage::Error, from: Option<&str>) -> Status {
+    match (error, from) {
+        (storage::Error::Compacted { .. }, Some(start)) => expired_continue(start),
+        (error, _) => store_error(error),
+    }
+}
+
 fn expired_continue(start: &str) -> Status {
     let mut status = Status::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list without \

@@ -118,6 +118,12 @@ async fn quota_holds(servers: &[&TestServer]) {
     place.client.patch(&format!("{quotas}/q"), "application/merge-patch+json", &more).await.expect(200);
     until(&place.client, &quotas, "q", |q| q["status"]["hard"]["requests.cpu"] == "2").await;
     place.client.post(&pods, &sized("late")).await.expect(201);
+    // What others say of it is put right.
+    let wrong = json!({"status": {"hard": {"requests.cpu": "9"}}});
+    let told =
+        place.client.patch(&format!("{quotas}/q/status"), "application/merge-patch+json", &wrong).await.expect(200);
+    assert_eq!(told["status"]["hard"]["requests.cpu"], "9");
+    until(&place.client, &quotas, "q", |q| q["status"]["hard"]["requests.cpu"] == "2").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -117,9 +117,15 @@ async fn an_expired_page_goes_on_at_the_present() {
     let client = &place.client;
     let before = fill(&place, 5).await;
     let first = client.get(&place.core("configmaps?limit=2")).await.expect(200);
+    place.create("secrets", &json!({"metadata": {"name": "s"}})).await;
+    let untouched = client.get(&place.core("secrets?limit=1")).await.expect(200);
     client.delete(&place.core("configmaps/c3")).await.expect(200);
     let current = server.store.current_revision().await.expect("a revision");
     server.store.compact(current).await.expect("compacted");
+
+    // Nothing of the kind has changed since, and yet it is the past.
+    let exact = format!("secrets?resourceVersion={}&resourceVersionMatch=Exact", version(&untouched));
+    assert_eq!(client.get(&place.core(&exact)).await.expect(410)["reason"], "Expired");
 
     let gone = client.get(&place.core(&format!("configmaps?limit=2&continue={}", token(&first)))).await.expect(410);
     assert_eq!(gone["reason"], "Expired");

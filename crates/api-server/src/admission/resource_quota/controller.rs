@@ -38,7 +38,7 @@ use crate::{
     body::RequestBody,
     catalogue::store_prefix,
     context::User,
-    watch_cache::{Event, ResourceCache, Scope, WatchCache},
+    watch_cache::{Entry, Event, ResourceCache, Scope, WatchCache},
 };
 
 /// When to try again what did not work.
@@ -135,17 +135,21 @@ impl Controller {
         self.due.entry(namespace.to_owned()).and_modify(|due| *due = at.min(*due)).or_insert(at);
     }
 
-    /// A quota that says less than it should is counted; charges change only what is used.
+    /// A quota that says other than it should is counted; charges change only what is used.
     fn quota_changed(&mut self, event: &Event) {
-        let wanted = |object: &Value| amounts(object.at(&["spec", "hard"]));
-        let entry = event.after.as_ref().or(event.before.as_ref());
-        let before = event.before.as_ref().map(|entry| wanted(&entry.object(self.shared.quotas.kind)));
-        let after = event.after.as_ref().map(|entry| wanted(&entry.object(self.shared.quotas.kind)));
-        if before != after {
+        let hard = |entry: &Arc<Entry>| {
+            let object = entry.object(self.shared.quotas.kind);
+            (amounts(object.at(&["spec", "hard"])), amounts(object.at(&["status", "hard"])))
+        };
+        let before = event.before.as_ref().map(|entry| hard(entry).0);
+        let after = event.after.as_ref().map(|entry| (entry, hard(entry)));
+        let differs = after.as_ref().is_some_and(|(_, (wanted, told))| wanted != told);
+        let is_other = before.as_ref() != after.as_ref().map(|(_, (wanted, _))| wanted);
+        if let Some((entry, _)) = after.filter(|_| is_other || differs) {
+            self.due_now(entry.namespace.to_string());
+        }
+        if is_other {
             self.follow_needed();
-            if let Some(entry) = entry.filter(|_| after.is_some()) {
-                self.due_now(entry.namespace.to_string());
-            }
         }
     }
 
