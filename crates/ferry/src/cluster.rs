@@ -262,7 +262,7 @@ async fn watch_over(
     progress::up();
     tokio::select! {
         failed = &mut node.running => failed.context("the node has ended")?.context("the node cannot go on"),
-        () = further.keep() => Ok(()),
+        () = further.keep(authority, api) => Ok(()),
     }
 }
 

@@ -13,7 +13,10 @@ use std::{
 
 use anyhow::Context;
 use api_server::serving::authority::Names;
-use container_runtime::{Runtime, cri};
+use container_runtime::{
+    Runtime, cri,
+    services::{PodSandboxFilter, PodSandboxState, RuntimeService},
+};
 use controller_runtime::{Informer, Informers, SystemClock};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
@@ -56,6 +59,8 @@ pub async fn run(settings: Settings, ready: oneshot::Sender<()>, stop: Cancellat
     let network = Arc::new(NodeNetwork::open(&settings.folder).await?);
     let runtime = Runtime::open(runtime_settings(&settings.folder)?, network.clone()).await;
     let runtime = runtime.context("cannot start the container runtime")?;
+    let known = runtime.list_pod_sandbox(&PodSandboxFilter::default()).await?;
+    network.forget_all_but(known.iter().map(|sandbox| sandbox.id.as_str()).collect()).await;
     toolbox::install(&runtime).await?;
     let socket = settings.folder.join(cri::SOCKET);
     let serving = tokio::spawn({
@@ -155,7 +160,6 @@ pub fn was_in(folder: &Path) -> bool {
 /// Ends the processes of all pods of a node whose process has stopped; how many pods that were. They start again when the node
 /// does.
 pub async fn stop_pods(folder: &Path) -> anyhow::Result<usize> {
-    use container_runtime::services::{PodSandboxFilter, PodSandboxState, RuntimeService};
     let mut stopped = 0;
     if !was_in(folder) {
         return Ok(stopped);

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -54,9 +54,13 @@ impl Running {
     }
 }
 
-/// Makes the data folder, if there is none.
+/// Makes the data folder, if there is none. It is nobody else's business.
 pub fn make_folder(data_dir: &Path) -> anyhow::Result<()> {
-    let made = fs::create_dir_all(data_dir);
+    let above = data_dir.parent().map_or(Ok(()), fs::create_dir_all);
+    let made = above.and_then(|()| match fs::DirBuilder::new().mode(0o700).create(data_dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && data_dir.is_dir() => Ok(()),
+        made => made,
+    });
     made.map_err(|error| anyhow!("cannot make the data folder {}: {error}\n{HINT}", data_dir.display()))
 }
 

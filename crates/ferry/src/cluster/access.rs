@@ -62,6 +62,17 @@ pub fn remember(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
     fs::write(&path, format!("{known}{line}\n")).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Waits until certificates of a time want to be renewed, at least for a while: whoever could not renew them asks again.
+pub async fn due(made: SystemTime) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        // By the calendar: timers stand still while a machine is suspended.
+        if made.elapsed().unwrap_or_default() >= RENEW_AFTER {
+            return;
+        }
+    }
+}
+
 /// Keeps all certificates young for as long as the server runs: those of servers in this process, each with its names, the
 /// one that agents are shown, and the administrator's.
 pub async fn renew(
@@ -72,11 +83,7 @@ pub async fn renew(
 ) {
     let mut made = SystemTime::now();
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        // By the calendar: timers stand still while a machine is suspended.
-        if made.elapsed().unwrap_or_default() < RENEW_AFTER {
-            continue;
-        }
+        due(made).await;
         let renewed = certificates
             .iter()
             .try_for_each(|(certificate, names)| certificate.renew(&authority, names))

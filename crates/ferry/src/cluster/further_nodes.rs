@@ -6,7 +6,7 @@ use std::{
     os::fd::AsFd,
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::Context;
@@ -19,7 +19,7 @@ use rustix::{
 };
 use tokio::process::{Child, Command};
 
-use super::NodeChoice;
+use super::{NodeChoice, STOP_WITHIN, access};
 use crate::{commands::agent::Files, node, progress::say};
 
 /// How long after its end the process of a node is started again.
@@ -52,10 +52,7 @@ impl FurtherNodes {
             let folder = data_dir.join("nodes").join(&name);
             fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
             let host = hosts::ensure(&cluster(data_dir)?, &name).await?;
-            let files = Files::of(&folder);
-            kubeconfig::write(&files.kubeconfig, authority, api, &format!("system:node:{name}"), "system:nodes")?;
-            kubeconfig::write(&files.proxy_kubeconfig, authority, api, "system:kube-proxy", "system:kube-proxy")?;
-            files.write_certificate(authority, &node::names(&name, host.address))?;
+            write_credentials(&host, &folder, authority, api)?;
             let process =
                 spawn(&host, &folder, first.proxy).with_context(|| format!("cannot start the node {name}"))?;
             say(&format!("node {name} has the address {}", host.address));
@@ -64,18 +61,30 @@ impl FurtherNodes {
         Ok(())
     }
 
-    /// Starts a node's process again whenever it ends though nobody told it to.
-    pub async fn keep(&mut self) {
+    /// Starts a node's process again whenever it ends though nobody told it to, and with young certificates before the old
+    /// ones expire.
+    pub async fn keep(&mut self, authority: &Authority, api: SocketAddr) {
         if self.running.is_empty() {
             return std::future::pending().await;
         }
+        let mut made = SystemTime::now();
         loop {
             let waiting = self
                 .running
                 .iter_mut()
                 .enumerate()
                 .map(|(index, node)| async move { (index, node.process.wait().await) }.boxed());
-            let ((index, status), ..) = select_all(waiting).await;
+            let ended = tokio::select! {
+                ended = select_all(waiting).map(|(ended, ..)| ended) => Some(ended),
+                () = access::due(made) => None,
+            };
+            let Some((index, status)) = ended else {
+                match self.renew(authority, api).await {
+                    Ok(()) => made = SystemTime::now(),
+                    Err(error) => tracing::error!(error = format!("{error:#}"), "cannot renew the nodes' certificates"),
+                }
+                continue;
+            };
             let Some(node) = self.running.get_mut(index) else { continue };
             tracing::error!(node = node.host.name, ?status, "the process of a node has ended; it is started again");
             tokio::time::sleep(AGAIN_AFTER).await;
@@ -86,20 +95,47 @@ impl FurtherNodes {
         }
     }
 
+    /// Gives the nodes new certificates and starts their processes anew, one after the other; their pods go on.
+    async fn renew(&mut self, authority: &Authority, api: SocketAddr) -> anyhow::Result<()> {
+        for node in &mut self.running {
+            write_credentials(&node.host, &node.folder, authority, api)?;
+            node.tell_to_stop();
+            node.stopped(STOP_WITHIN).await;
+            node.process = spawn(&node.host, &node.folder, node.proxy)?;
+        }
+        Ok(())
+    }
+
     /// Tells all to stop and waits for them; their pods go on.
     pub async fn stop(&mut self, within: Duration) {
-        for node in &self.running {
-            if let Some(pid) = node.process.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
-                let _ = kill_process(pid, Signal::TERM);
-            }
-        }
+        self.running.iter().for_each(FurtherNode::tell_to_stop);
         for node in &mut self.running {
-            if tokio::time::timeout(within, node.process.wait()).await.is_err() {
-                tracing::warn!(node = node.host.name, "the node did not stop in order");
-                let _ = node.process.kill().await;
-            }
+            node.stopped(within).await;
         }
     }
+}
+
+impl FurtherNode {
+    fn tell_to_stop(&self) {
+        if let Some(pid) = self.process.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    async fn stopped(&mut self, within: Duration) {
+        if tokio::time::timeout(within, self.process.wait()).await.is_err() {
+            tracing::warn!(node = self.host.name, "the node did not stop in order");
+            let _ = self.process.kill().await;
+        }
+    }
+}
+
+/// What the process of a node knows the API by, and is known by.
+fn write_credentials(host: &hosts::Host, folder: &Path, authority: &Authority, api: SocketAddr) -> anyhow::Result<()> {
+    let (files, user) = (Files::of(folder), format!("system:node:{}", host.name));
+    kubeconfig::write(&files.kubeconfig, authority, api, &user, "system:nodes")?;
+    kubeconfig::write(&files.proxy_kubeconfig, authority, api, "system:kube-proxy", "system:kube-proxy")?;
+    files.write_certificate(authority, &node::names(&host.name, host.address))
 }
 
 /// The node's process, in the network of its host. It ends with this one.

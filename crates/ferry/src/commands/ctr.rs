@@ -96,13 +96,13 @@ async fn perform(client: &Client, verb: Verb) -> anyhow::Result<i32> {
         Verb::Ps { all } => list_containers(client, all).await?,
         Verb::Inspect { id } => inspect(client, &id).await?,
         Verb::Logs { id, follow, tail } => {
-            let id = find_container(client, &id).await?;
+            let id = container_id(client, &id).await?;
             let path = status(client, &id).await?.log_path;
             anyhow::ensure!(!path.is_empty(), "container {} has no log", short(&id));
             logs(client, &id, Path::new(&path), follow, tail).await?;
         }
         Verb::Exec { interactive, tty, id, command } => {
-            let container_id = find_container(client, &id).await?;
+            let container_id = container_id(client, &id).await?;
             let request =
                 wire::ExecRequest { container_id, cmd: command, tty, stdin: interactive, stdout: true, stderr: !tty };
             return exec(client, request).await;
@@ -129,13 +129,14 @@ async fn pods(client: &Client) -> anyhow::Result<Vec<wire::PodSandbox>> {
     Ok(all.items)
 }
 
-/// The one that a beginning of an id, or a name, means.
-fn chosen<'a>(what: &str, given: &str, all: impl Iterator<Item = (&'a str, &'a str)>) -> anyhow::Result<&'a str> {
+/// The one that a beginning of an id, or a name, means, if there is one.
+fn chosen<'a>(given: &str, all: impl Iterator<Item = (&'a str, &'a str)>) -> anyhow::Result<Option<&'a str>> {
+    anyhow::ensure!(!given.is_empty(), "an empty id means nothing in particular");
     let fitting: Vec<&str> =
         all.filter(|(id, name)| id.starts_with(given) || *name == given).map(|(id, _)| id).collect();
     match fitting.as_slice() {
-        [id] => Ok(id),
-        [] => bail!("there is no {what} {given:?}"),
+        [id] => Ok(Some(id)),
+        [] => Ok(None),
         several => {
             let several: Vec<String> = several.iter().map(|id| short(id)).collect();
             bail!("{given:?} may mean several: {}", several.join(", "))
@@ -147,17 +148,36 @@ fn name(metadata: &Option<wire::ContainerMetadata>) -> &str {
     metadata.as_ref().map(|metadata| metadata.name.as_str()).unwrap_or_default()
 }
 
-async fn find_container(client: &Client, given: &str) -> anyhow::Result<String> {
-    let all = containers(client).await?;
-    let names = all.iter().map(|container| (container.id.as_str(), name(&container.metadata)));
-    chosen("container", given, names).map(String::from)
+enum Found {
+    Container(String),
+    Pod(String),
 }
 
-async fn find_pod(client: &Client, given: &str) -> anyhow::Result<String> {
+async fn find(client: &Client, given: &str) -> anyhow::Result<Found> {
+    match find_container(client, given).await? {
+        Some(id) => Ok(Found::Container(id)),
+        None => match find_pod(client, given).await? {
+            Some(id) => Ok(Found::Pod(id)),
+            None => bail!("there is no container and no pod {given:?}"),
+        },
+    }
+}
+
+async fn container_id(client: &Client, given: &str) -> anyhow::Result<String> {
+    find_container(client, given).await?.with_context(|| format!("there is no container {given:?}"))
+}
+
+async fn find_container(client: &Client, given: &str) -> anyhow::Result<Option<String>> {
+    let all = containers(client).await?;
+    let names = all.iter().map(|container| (container.id.as_str(), name(&container.metadata)));
+    Ok(chosen(given, names)?.map(String::from))
+}
+
+async fn find_pod(client: &Client, given: &str) -> anyhow::Result<Option<String>> {
     let all = pods(client).await?;
     let name = |pod: &wire::PodSandbox| pod.metadata.as_ref().map(|m| m.name.clone()).unwrap_or_default();
     let names: Vec<(String, String)> = all.iter().map(|pod| (pod.id.clone(), name(pod))).collect();
-    chosen("pod", given, names.iter().map(|(id, name)| (id.as_str(), name.as_str()))).map(String::from)
+    Ok(chosen(given, names.iter().map(|(id, name)| (id.as_str(), name.as_str())))?.map(String::from))
 }
 
 async fn list_pods(client: &Client) -> anyhow::Result<()> {
@@ -197,14 +217,13 @@ async fn status(client: &Client, id: &str) -> anyhow::Result<wire::ContainerStat
 }
 
 async fn inspect(client: &Client, given: &str) -> anyhow::Result<()> {
-    let text = match find_container(client, given).await {
-        Ok(container_id) => {
+    let text = match find(client, given).await? {
+        Found::Container(container_id) => {
             let request = wire::ContainerStatusRequest { container_id, verbose: true };
             let answer: wire::ContainerStatusResponse = client.call(RUNTIME, "ContainerStatus", request).await?;
             serde_json::to_string_pretty(&answer)?
         }
-        Err(unknown) => {
-            let Ok(pod_sandbox_id) = find_pod(client, given).await else { return Err(unknown) };
+        Found::Pod(pod_sandbox_id) => {
             let request = wire::PodSandboxStatusRequest { pod_sandbox_id, verbose: true };
             let answer: wire::PodSandboxStatusResponse = client.call(RUNTIME, "PodSandboxStatus", request).await?;
             serde_json::to_string_pretty(&answer)?
@@ -214,12 +233,9 @@ async fn inspect(client: &Client, given: &str) -> anyhow::Result<()> {
 }
 
 async fn remove(client: &Client, given: &str) -> anyhow::Result<()> {
-    let (method, id) = match find_container(client, given).await {
-        Ok(id) => ("RemoveContainer", id),
-        Err(unknown) => match find_pod(client, given).await {
-            Ok(id) => ("RemovePodSandbox", id),
-            Err(_) => return Err(unknown),
-        },
+    let (method, id) = match find(client, given).await? {
+        Found::Container(id) => ("RemoveContainer", id),
+        Found::Pod(id) => ("RemovePodSandbox", id),
     };
     // Both requests are an id in the same place.
     let _: wire::Empty = client.call(RUNTIME, method, wire::ContainerId { container_id: id }).await?;

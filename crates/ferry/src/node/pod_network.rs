@@ -3,6 +3,7 @@
 //! answers. A node that is made anew in the cluster may get another block; then new pods have addresses of that one.
 
 use std::{
+    collections::HashSet,
     fs, io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -127,6 +128,17 @@ impl NodeNetwork {
         *current = Some(Current { block: block.to_owned(), pods: Arc::new(pods) });
         let _ = self.state.send_replace(Ok(()));
         Ok(())
+    }
+
+    /// Takes back what was made for pods that the runtime knows no more: a loss of power took their records.
+    pub async fn forget_all_but(&self, known: HashSet<&str>) {
+        let current = self.current.read().await;
+        let Some(Current { pods, .. }) = current.as_ref() else { return };
+        for id in pods.ids().await.iter().filter(|id| !known.contains(id.as_str())) {
+            if let Err(error) = pods.detach(id).await {
+                tracing::warn!(id, %error, "an address stays taken though its pod is gone");
+            }
+        }
     }
 
     /// Takes back everything that was made for pods.
