@@ -254,7 +254,9 @@ fn sorted<'v>(list: &List<'v>, keys: &List<'v>) -> Evaluated<'v> {
             return failed("list elements must have the same type");
         }
     }
-    pairs.sort_by(|(a, _), (b, _)| compare(a, b).unwrap_or(Ordering::Equal));
+    // What is not a number compares with nothing; a sort wants every pair to.
+    let is_nan = |value: &Value<'_>| matches!(value, Value::Double(number) if number.is_nan());
+    pairs.sort_by(|(a, _), (b, _)| is_nan(a).cmp(&is_nan(b)).then(compare(a, b).unwrap_or(Ordering::Equal)));
     Ok(Value::list(pairs.into_iter().map(|(_, value)| value).collect()))
 }
 
