@@ -77,3 +77,22 @@ impl Host for Registry {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_name_means_the_newest_pod() {
+        let registry = Registry::default();
+        for (uid, second) in [("old", "01"), ("new", "02"), ("older", "00")] {
+            let created = format!("2026-01-01T00:00:{second}Z");
+            let metadata = json!({"name": "web-0", "namespace": "ns", "uid": uid, "creationTimestamp": created});
+            let pod: Pod = serde_json::from_value(json!({"metadata": metadata})).expect("a pod");
+            registry.update(&pod, &Arc::default(), &Observed::default());
+        }
+        assert_eq!(registry.pod("ns", "web-0").and_then(|pod| pod.metadata.uid.clone()).as_deref(), Some("new"));
+    }
+}

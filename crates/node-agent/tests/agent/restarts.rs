@@ -136,6 +136,25 @@ async fn a_pod_that_is_to_end_does_not_wait_for_a_container_that_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_ends_is_not_asked_whether_it_has_started() {
+    let cluster = Cluster::new().await;
+    cluster.runtime.make_stubborn("a");
+    cluster.runtime.fail_commands("boot", true);
+    let mut a = container("a");
+    a["startupProbe"] = json!({"exec": {"command": ["boot"]}, "periodSeconds": 1, "failureThreshold": 100});
+    cluster.create("young", json!({"containers": [a]})).await;
+    let asked = || cluster.runtime.done().iter().filter(|done| *done == "ran boot").count();
+    eventually("it is asked", || async { (asked() > 0).then_some(()) }).await;
+    let delete = DeleteParams { grace_period_seconds: Some(4), ..Default::default() };
+    cluster.pods().delete("young", &delete).await.expect("it is deleted");
+    eventually("it is told to end", || async { (cluster.runtime.graces() == [4]).then_some(()) }).await;
+    let before = asked();
+    cluster.gone("young").await;
+    // One question may have been on its way.
+    assert!(asked() <= before + 1, "{} after {before}", asked());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sandbox_that_dies_is_made_anew() {
     let cluster = Cluster::new().await;
     cluster.create("phoenix", json!({"containers": [container("a")]})).await;
