@@ -7,8 +7,8 @@ use std::{
 
 use nlink::netlink::{
     nftables::{
-        BaseChain, CmpOp, Expr, FibFlags, NatHook, NatStatement, Priority, Register, Rule, Set, SetDataType,
-        SetElement, SetKeyType,
+        BaseChain, CmpOp, Expr, FibFlags, FilterHook, NatHook, NatStatement, Priority, Register, Rule, Set,
+        SetDataType, SetElement, SetKeyType,
     },
     types::route::RouteType,
 };
@@ -17,6 +17,7 @@ use super::addresses::Pod;
 use crate::{
     Error,
     block::Block,
+    links,
     nft::{
         Change, Fields, Nft, destination_address, destination_port, fields_of, from, is_in, jump, look_up, protocol,
         set_of, source_address, to, to_destination,
@@ -88,12 +89,16 @@ impl Filter {
         let change = self.nft.change(TABLE).replace_table().set(&self.to_itself).set(&self.ports_at).set(&self.ports);
         let change = change
             .chain(PORTS)
+            .base_chain("guard", BaseChain::filter(FilterHook::Prerouting, Priority::Raw))
             .base_chain("prerouting", BaseChain::nat(NatHook::Prerouting, Priority::DstNat))
             .base_chain("output", BaseChain::nat(NatHook::Output, Priority::DstNat))
             .base_chain("postrouting", BaseChain::nat(NatHook::Postrouting, Priority::SrcNat));
         ["prerouting", "output"]
             .into_iter()
             .fold(change, |change, chain| change.rule(chain, |rule| rule.expr(Expr::Verdict(jump(PORTS)))))
+            // The links of pods with ports take packets to the loopback, for the answers to the node's own programs. Those get
+            // that address after this rule; what has it before was sent by a pod, to what only the node may reach.
+            .rule("guard", |rule| to(rule.match_iif_prefix(links::PREFIX), CmpOp::Eq, loopback).drop())
             .rule(PORTS, |rule| {
                 let key = rule.expr(destination_address(a)).expr(protocol(b)).expr(destination_port(c));
                 key.expr(look_up(&self.ports_at, a, address)).expr(to_destination(address, port))

@@ -1,9 +1,11 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     path::Path,
+    time::Duration,
 };
 
 use network::pods::{HostPort, Pods, Settings};
+use nlink::{Connection, Route};
 
 use crate::machine::{
     Machine, NODE, OUTSIDE, ask, ask_udp_from, flush_rules, in_own_network, outside, state_of_the_network,
@@ -123,6 +125,38 @@ fn ports_of_the_node_lead_to_pods() {
         pods.detach("a").await.unwrap();
         assert!(outside.ask(NODE, 80).is_err());
         assert_eq!(outside.ask_udp(NODE, 81).unwrap(), format!("b {OUTSIDE}"));
+    });
+}
+
+#[test]
+fn a_pod_with_a_port_of_the_node_does_not_reach_the_loopback_of_the_node() {
+    in_own_network(|| async {
+        let _outside = outside().await;
+        let folder = tempfile::tempdir().unwrap();
+        let pods = Pods::open(settings(folder.path())).await.unwrap();
+        let a = Machine::new();
+        let port = HostPort { protocol: "UDP".into(), host: (Ipv4Addr::UNSPECIFIED, 53).into(), container_port: 8080 };
+        attach(&pods, "a", &a, std::slice::from_ref(&port)).await;
+        a.serve(8080, "a");
+        let node_only = UdpSocket::bind((Ipv4Addr::LOCALHOST, 5000)).unwrap();
+        node_only.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        // Without a loopback of its own, what the pod sends there goes out by the default route. One that may write raw packets
+        // does not need that.
+        let in_pod = Connection::<Route>::new_in(a.netns.as_path()).unwrap();
+        in_pod.del_address("lo", Ipv4Addr::LOCALHOST.into(), 8).await.unwrap();
+        let reached = || {
+            a.run(|| {
+                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+                [5000, 53].map(|port| socket.send_to(b"?", (Ipv4Addr::LOCALHOST, port)).unwrap())
+            });
+            node_only.recv(&mut [0; 8]).is_ok()
+        };
+        assert!(!reached());
+        let own = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let answer = ask_udp_from(&own, (Ipv4Addr::LOCALHOST, 53).into());
+        assert_eq!(answer.unwrap(), format!("a {NODE}"), "the node's own programs reach the port there");
+        flush_rules().await;
+        assert!(reached(), "it is our rules that keep it from there");
     });
 }
 
