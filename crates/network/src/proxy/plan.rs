@@ -125,8 +125,14 @@ impl Plan {
         let ports: Vec<Port> = ports.collect();
         let health = spec.health_check_node_port.filter(|_| entrances.outside == Way::OutsideLocal);
         let ranges = spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty());
-        let blocks =
-            ranges.map(|ranges| Block::without_overlaps(ranges.iter().filter_map(|block| block.trim().parse().ok())));
+        let blocks = ranges.map(|ranges| {
+            let mut blocks: Vec<Block> = ranges.iter().filter_map(|block| block.trim().parse().ok()).collect();
+            if node.addresses.iter().any(|own| blocks.iter().any(|block| block.contains(*own))) {
+                // A balancer's address may be one of the node's own as well. What the node sends to it then comes from it.
+                blocks.extend(entrances.balanced_addresses.iter().map(|address| Block::around(*address, 32)));
+            }
+            Block::without_overlaps(blocks.into_iter())
+        });
         let fronts = ports.iter().flat_map(|port| &port.fronts).map(|(front, _)| *front);
         let balanced = fronts.filter(|front| entrances.balanced_addresses.contains(&front.address));
         Self {

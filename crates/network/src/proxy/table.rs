@@ -257,6 +257,7 @@ impl Table {
             .base_chain("output", nat(NatHook::Output))
             .base_chain("postrouting", BaseChain::nat(NatHook::Postrouting, Priority::SrcNat))
             .base_chain("guard", BaseChain::filter(FilterHook::Prerouting, BEFORE_SERVICES))
+            .base_chain("guard-output", BaseChain::filter(FilterHook::Output, BEFORE_SERVICES))
             .base_chain("filter-input", filter(FilterHook::Input))
             .base_chain("filter-forward", filter(FilterHook::Forward))
             .base_chain("filter-output", filter(FilterHook::Output));
@@ -284,12 +285,14 @@ impl Table {
     /// Who may not enter is dropped. Whoever comes to `refuse` with the address of a Service was sent nowhere.
     fn filter_rules(&self, change: Change) -> Change {
         let reject = Expr::Reject { reject_type: ICMP_UNREACHABLE, icmp_code: PORT_UNREACHABLE };
+        let guard = |rule: Rule| {
+            let guarded = at_front(rule.match_ct_state(CtState::NEW)).expr(is_in(self.of(Map::Guarded), ADDRESS));
+            let asker = guarded.expr(source_address(Register::Reg32_03));
+            asker.expr(is_in(self.of(Map::Allowed), ADDRESS).invert()).drop()
+        };
         change
-            .rule("guard", |rule| {
-                let guarded = at_front(rule.match_ct_state(CtState::NEW)).expr(is_in(self.of(Map::Guarded), ADDRESS));
-                let asker = guarded.expr(source_address(Register::Reg32_03));
-                asker.expr(is_in(self.of(Map::Allowed), ADDRESS).invert()).drop()
-            })
+            .rule("guard", guard)
+            .rule("guard-output", guard)
             .rule("refuse", |rule| at_front(rule).expr(is_in(self.of(Map::Dropped), ADDRESS)).drop())
             .rule("refuse", |rule| at_front(rule).expr(is_in(self.of(Map::Refused), ADDRESS)).expr(reject.clone()))
             // It leads somewhere, but changed while this packet was looked at. The client tries again.

@@ -207,9 +207,11 @@ fn a_balanced_address_can_be_kept_for_some() {
         let there = nlink::Connection::<nlink::Route>::new_in(node.outside.netns.as_path()).unwrap();
         there.add_route(to_balanced).await.unwrap();
         assert_eq!(node.outside.ask(balanced, 80), Err("timed out".into()));
+        assert_eq!(ask((balanced, 80).into()), Err("timed out".into()), "nor may the node itself");
         assert!(node.client.ask(WEB, 80).is_ok(), "its own address is free to enter");
         entered(json!(["192.0.2.0/25"]));
         until("the outside may enter", || node.outside.ask(balanced, 80).is_ok()).await;
+        assert!(ask((balanced, 80).into()).is_ok(), "and the node");
         assert_eq!(node.client.ask(balanced, 80), Err("timed out".into()));
     });
 }
