@@ -83,7 +83,8 @@ fn ways_to(node: &Node) -> Vec<(Block, Ipv4Addr)> {
     blocks.filter_map(|block| Some((block.parse().ok()?, address))).collect()
 }
 
-/// Makes the routes that are missing, and removes those that lead nowhere any more.
+/// Makes the routes that are missing, and removes those that lead nowhere any more. One that cannot be made keeps no other from
+/// being made.
 async fn bring_about(nodes: &Informer<Node>, own_name: &str) -> Result<(), Error> {
     let kernel = open()?;
     let mut known = ours(&kernel).await?;
@@ -91,10 +92,16 @@ async fn bring_about(nodes: &Informer<Node>, own_name: &str) -> Result<(), Error
     let mut problems = Vec::new();
     for node in nodes.all().iter().filter(|node| Key::of(&***node) != own) {
         for (block, address) in ways_to(node) {
-            let next = next_hop(&kernel, address).await?;
-            if known.remove(&block) == Some(next) {
-                continue;
-            }
+            // As long as there is no other way, the one that was there may be right.
+            let before = known.remove(&block);
+            let next = match next_hop(&kernel, address).await {
+                Ok(next) if before == Some(next) => continue,
+                Ok(next) => next,
+                Err(error) => {
+                    problems.push(error.to_string());
+                    continue;
+                }
+            };
             match kernel.replace_route(route(block, next)).await {
                 Ok(()) => tracing::debug!(%block, %next, "a route to the pods of a node"),
                 Err(error) => problems.push(format!("{block} through {next}: {error}")),
@@ -102,7 +109,7 @@ async fn bring_about(nodes: &Informer<Node>, own_name: &str) -> Result<(), Error
         }
     }
     for (block, next) in known {
-        remove(&kernel, block, next).await?;
+        problems.extend(remove(&kernel, block, next).await.err().map(|error| error.to_string()));
     }
     if problems.is_empty() { Ok(()) } else { Err(Error(problems.join("; "))) }
 }

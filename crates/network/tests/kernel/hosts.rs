@@ -1,4 +1,8 @@
-use std::{net::IpAddr, path::Path, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+    time::Duration,
+};
 
 use network::{
     hosts,
@@ -11,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     fake::Cluster,
-    machine::{Machine, NODE, ask, in_own_network, outside, state_of_the_network},
+    machine::{Machine, NODE, OUTSIDE, ask, in_own_network, outside, state_of_the_network},
     pods::attach,
 };
 
@@ -115,5 +119,32 @@ fn pods_of_all_hosts_reach_each_other_and_hosts_can_be_removed() {
         }
         assert_eq!(state_of_the_network().await, before);
         assert!(!one.netns.exists() && !one.netns.parent().unwrap().exists());
+    });
+}
+
+#[test]
+fn a_node_without_a_way_to_it_does_not_keep_the_others_from_being_reached() {
+    in_own_network(|| async {
+        let _there = outside().await;
+        let kernel = nlink::Connection::<nlink::Route>::new().unwrap();
+        kernel.del_route(nlink::netlink::route::Ipv4Route::default_route().gateway(OUTSIDE)).await.unwrap();
+        let cluster = Cluster::new();
+        node(&cluster, "a-lost", Ipv4Addr::new(198, 51, 100, 1).into(), 1);
+        node(&cluster, "b-there", OUTSIDE.into(), 2);
+        node(&cluster, "c-lost", Ipv4Addr::new(198, 51, 100, 2).into(), 3);
+        let stop = CancellationToken::new();
+        tokio::spawn(routes::run(cluster.informers(&stop), "here".into(), stop.clone()));
+        let route_to = |block: &'static str| async move {
+            state_of_the_network().await.iter().any(|line| line.starts_with("route") && line.contains(block))
+        };
+        for _ in 0..500 {
+            if route_to("10.244.2.0").await {
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(route_to("10.244.2.0").await);
+        assert!(!route_to("10.244.1.0").await && !route_to("10.244.3.0").await);
+        stop.cancel();
     });
 }
