@@ -17,20 +17,21 @@ pub(crate) struct Datagrams {
     pub at: SocketAddrV4,
 }
 
-/// Forgets those that go where they should not.
+/// Forgets those that go where they should not. If it fails, some of them may be left.
 pub(crate) async fn forget(wrong: impl Fn(&Datagrams) -> bool) -> nlink::netlink::Result<()> {
     let connections = Connection::<Netfilter>::new()?;
     let udp = ConntrackFilter::new().family(AddressFamily::Inet).proto(IpProtocol::Udp);
+    let mut done = Ok(());
     for entry in connections.get_conntrack_matching(&udp).await? {
         if !datagrams(&entry).is_some_and(|datagrams| wrong(&datagrams)) {
             continue;
         }
         match connections.del_conntrack_entry(&entry).await {
-            Err(error) if !error.is_not_found() => return Err(error),
+            Err(error) if !error.is_not_found() => done = Err(error),
             _ => {}
         }
     }
-    Ok(())
+    done
 }
 
 fn datagrams(entry: &ConntrackEntry) -> Option<Datagrams> {

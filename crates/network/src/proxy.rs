@@ -8,6 +8,7 @@
 mod book;
 mod health;
 mod plan;
+mod stale;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -34,12 +35,12 @@ use tokio_util::sync::CancellationToken;
 use self::{
     book::{Book, Changes},
     health::Health,
-    plan::{Endpoint, Front, Node, Plan},
+    plan::{Node, Plan},
+    stale::Stale,
     table::Table,
 };
 use crate::{
-    Error, LOOK_EVERY, UDP,
-    connections::{self, Datagrams},
+    Error, LOOK_EVERY, connections,
     slices::{SERVICE, by_service, service_of},
 };
 
@@ -186,6 +187,7 @@ struct Proxy {
     book: Book,
     table: Table,
     health: Health,
+    stale: Stale,
     /// Whether the kernel has what the book has.
     in_step: bool,
 }
@@ -202,6 +204,7 @@ impl Proxy {
             book: Book::default(),
             table: Table::open(setting.cluster_cidr.parse()?)?,
             health: Health::default(),
+            stale: Stale::default(),
             in_step: false,
         })
     }
@@ -240,16 +243,10 @@ impl Proxy {
                 }
             }
         }
-        if changes.udp.is_empty() {
-            return;
-        }
-        let wrong = |datagrams: &Datagrams| {
-            let endpoint = Endpoint { address: *datagrams.at.ip(), port: datagrams.at.port() };
-            let front = Front { address: *datagrams.to.ip(), protocol: UDP, port: datagrams.to.port() };
-            changes.udp.get(&front).is_some_and(|may_stay| !may_stay.contains(&endpoint))
-        };
-        if let Err(error) = connections::forget(wrong).await {
-            tracing::warn!(%error, "datagrams of old clients may still go to endpoints that are gone");
+        self.stale.note(changes.udp);
+        if !self.stale.is_empty() {
+            let forgotten = connections::forget(|datagrams| self.stale.holds(datagrams)).await;
+            self.stale.settle(forgotten);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::{
-    plan::{Port, Way},
+    plan::{Endpoint, Front, Port, Way},
     table::Edit,
     *,
 };
