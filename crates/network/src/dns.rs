@@ -15,6 +15,7 @@ use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    announce::Announcement,
     forward::Forwarder,
     server::{Server, Sockets},
     zone::{Cluster, Zone},
@@ -27,9 +28,9 @@ const ADDRESS: &str = "network-address";
 
 /// What the name server of a cluster is told.
 pub struct Setting {
-    /// Services and EndpointSlices are followed.
+    /// Services, EndpointSlices and Nodes are followed.
     pub informers: Informers,
-    /// May make the Service and the EndpointSlice by which pods reach the name server.
+    /// May make the Service and the EndpointSlice by which pods reach the name server, and remove the slice.
     pub client: kube::Client,
     /// The address of that Service.
     pub service_address: IpAddr,
@@ -41,7 +42,7 @@ pub struct Setting {
     pub node_name: String,
 }
 
-/// Answers until it is told to stop.
+/// Answers until it is told to stop, and then leads pods to the others that answer.
 pub async fn run(setting: Setting, stop: CancellationToken) -> Result<(), crate::Error> {
     let Setting { informers, client, service_address, listen, domain, node_name } = setting;
     let sockets = Sockets::bind(listen).await?;
@@ -53,13 +54,20 @@ pub async fn run(setting: Setting, stop: CancellationToken) -> Result<(), crate:
     let own = (listen.port() == forward::PORT).then(|| listen.ip());
     let others = Forwarder::new(RESOLV_CONF.into(), own.into_iter().chain([service_address]));
     let server = Arc::new(Server::new(zone, others));
-    stop.run_until_cancelled(async {
-        services.synced().await;
-        slices.synced().await;
-        let announce = announce::run(&informers, client, service_address, announce::slice(listen, node_name));
-        tokio::join!(server.serve(sockets), announce);
-    })
-    .await;
+    let synced = async { tokio::join!(services.synced(), slices.synced()) };
+    if stop.run_until_cancelled(synced).await.is_none() {
+        return Ok(());
+    }
+    let announcement = Announcement { informers: &informers, client, service_address, listen, node_name };
+    let announced = async {
+        stop.run_until_cancelled(announcement.keep()).await;
+        announcement.withdraw().await;
+    };
+    // It answers as long as somebody is led here.
+    tokio::select! {
+        () = server.serve(sockets) => {}
+        () = announced => {}
+    }
     Ok(())
 }
 

@@ -12,11 +12,15 @@ use hickory_proto::{
     op::{Edns, Message, MessageType, OpCode, Query, ResponseCode},
     rr::{Name, RData, RecordType},
 };
-use network::dns::{Setting, run};
-use serde_json::json;
+use network::{
+    Error,
+    dns::{Setting, run},
+};
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UdpSocket},
+    task::JoinHandle,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -25,6 +29,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A name server for the cluster, and its address as it is announced.
 async fn name_server(cluster: &Cluster) -> (SocketAddr, CancellationToken) {
+    let (server, stop, _) = running_name_server(cluster).await;
+    (server, stop)
+}
+
+async fn running_name_server(cluster: &Cluster) -> (SocketAddr, CancellationToken, JoinHandle<Result<(), Error>>) {
     let stop = CancellationToken::new();
     let setting = Setting {
         informers: cluster.informers(&stop),
@@ -34,17 +43,23 @@ async fn name_server(cluster: &Cluster) -> (SocketAddr, CancellationToken) {
         domain: "cluster.local".into(),
         node_name: "here".into(),
     };
-    tokio::spawn(run(setting, stop.clone()));
-    let announced = async {
-        loop {
-            if let Some(slice) = cluster.get("endpointslices", "kube-system", "kube-dns-here") {
-                let port = slice["ports"][0]["port"].as_u64().unwrap();
-                return SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(port).unwrap()));
-            }
+    let running = tokio::spawn(run(setting, stop.clone()));
+    until("it announces itself", || announced(cluster).is_some()).await;
+    let port = announced(cluster).unwrap()["ports"][0]["port"].as_u64().unwrap();
+    (SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(port).unwrap())), stop, running)
+}
+
+fn announced(cluster: &Cluster) -> Option<Value> {
+    cluster.get("endpointslices", "kube-system", "kube-dns-here")
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let held = async {
+        while !holds() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    (timeout(PATIENCE, announced).await.expect("it announces itself"), stop)
+    timeout(PATIENCE, held).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
 fn question(name: &str, kind: RecordType) -> Message {
@@ -174,11 +189,39 @@ async fn pods_find_it_by_its_service_also_when_somebody_spoils_it() {
     assert_eq!(addresses(&answer), ["10.96.0.10"]);
 
     cluster.delete("endpointslices", "kube-system", "kube-dns-here");
-    let back = async {
-        while cluster.get("endpointslices", "kube-system", "kube-dns-here").is_none() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, back).await.expect("it is made again");
+    until("it is made again", || announced(&cluster).is_some()).await;
     stop.cancel();
+}
+
+#[tokio::test]
+async fn the_way_to_it_goes_with_its_node() {
+    let cluster = Cluster::new();
+    let (_, stop) = name_server(&cluster).await;
+    // At the first start of a cluster, the node comes later.
+    cluster.put("nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}));
+    let node = cluster.put("nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}}));
+    let owners = || announced(&cluster).map_or(Value::Null, |slice| slice["metadata"]["ownerReferences"].clone());
+    until("the node owns it", || owners().is_array()).await;
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "here", "uid": node["metadata"]["uid"]}]);
+    assert_eq!(owners(), owner);
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn pods_are_led_to_the_others_when_it_stops() {
+    let cluster = Cluster::new();
+    let (_, stop, running) = running_name_server(&cluster).await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    assert!(announced(&cluster).is_some(), "there is no other, so that it is found at once when it is back");
+
+    let mut other = announced(&cluster).unwrap();
+    other["metadata"]["name"] = "kube-dns-there".into();
+    cluster.put("endpointslices", other);
+    cluster.delete("endpointslices", "kube-system", "kube-dns-here");
+    let (_, stop, running) = running_name_server(&cluster).await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    assert!(announced(&cluster).is_none());
+    assert!(cluster.get("endpointslices", "kube-system", "kube-dns-there").is_some());
 }

@@ -2,66 +2,116 @@
 
 use std::{collections::BTreeMap, fmt::Debug, net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
 
-use controller_runtime::{Informers, Key};
+use controller_runtime::{Change, Informers, Key};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
-        core::v1::{Service, ServicePort, ServiceSpec},
+        core::v1::{Node, Service, ServicePort, ServiceSpec},
         discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice},
     },
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
-use kube::{Api, Client, Resource, api::PostParams};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, PostParams},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{sync::Notify, time::sleep};
+
+use crate::slices::SERVICE;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-dns";
 const PORT: i32 = 53;
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// Keeps both as they should be.
-pub(super) async fn run(informers: &Informers, client: Client, service_address: IpAddr, slice: EndpointSlice) {
-    let changed = Arc::new(Notify::new());
-    let service = service(service_address);
-    wake_on_change(informers, &service, &changed);
-    wake_on_change(informers, &slice, &changed);
-    loop {
-        let done = async {
-            ensure(&client, &service, |there: &mut Service| {
-                let spec = there.spec.get_or_insert_default();
-                let wanted = service.spec.clone().unwrap_or_default();
-                let same = same_ports(&spec.ports, &wanted.ports) && spec.selector.is_none();
-                spec.ports = wanted.ports;
-                spec.selector = None;
-                same
-            })
-            .await?;
-            ensure(&client, &slice, |there: &mut EndpointSlice| {
-                let same = there.endpoints == slice.endpoints && there.ports == slice.ports;
-                there.endpoints.clone_from(&slice.endpoints);
-                there.ports.clone_from(&slice.ports);
-                same
-            })
-            .await
-        };
-        match done.await {
-            Ok(()) => changed.notified().await,
-            Err(error) => {
-                tracing::warn!(%error, "pods do not find the name server yet; trying again");
-                sleep(AFTER_FAILURE).await;
+/// What is said of a name server, and to whom.
+pub(super) struct Announcement<'a> {
+    pub informers: &'a Informers,
+    pub client: Client,
+    pub service_address: IpAddr,
+    pub listen: SocketAddr,
+    pub node_name: String,
+}
+
+impl Announcement<'_> {
+    /// Keeps both as they should be.
+    pub async fn keep(&self) {
+        let changed = Arc::new(Notify::new());
+        let (service, mut slice) = (service(self.service_address), slice(self.listen, self.node_name.clone()));
+        wake_on_change(self.informers, Key::of(&service), &changed, |_: &Change<Service>| true);
+        wake_on_change(self.informers, Key::of(&slice), &changed, |_: &Change<EndpointSlice>| true);
+        let own_node = Key::new("", self.node_name.clone());
+        wake_on_change(self.informers, own_node.clone(), &changed, |change: &Change<Node>| {
+            !matches!(change, Change::Applied { old: Some(_), .. })
+        });
+        let nodes = self.informers.of::<Node>();
+        nodes.synced().await;
+        loop {
+            // It goes with its node, which at the first start comes later.
+            let owner = nodes.get(&own_node).and_then(|node| node.owner_ref(&()));
+            slice.metadata.owner_references = owner.map(|owner| vec![owner]);
+            match self.ensure_both(&service, &slice).await {
+                Ok(()) => changed.notified().await,
+                Err(error) => {
+                    tracing::warn!(%error, "pods do not find the name server yet; trying again");
+                    sleep(AFTER_FAILURE).await;
+                }
             }
+        }
+    }
+
+    async fn ensure_both(&self, service: &Service, slice: &EndpointSlice) -> kube::Result<()> {
+        ensure(&self.client, service, |there: &mut Service| {
+            let spec = there.spec.get_or_insert_default();
+            let wanted = service.spec.clone().unwrap_or_default();
+            let same = same_ports(&spec.ports, &wanted.ports) && spec.selector.is_none();
+            spec.ports = wanted.ports;
+            spec.selector = None;
+            same
+        })
+        .await?;
+        ensure(&self.client, slice, |there: &mut EndpointSlice| {
+            let (owners, wanted) = (&mut there.metadata.owner_references, &slice.metadata.owner_references);
+            let same = there.endpoints == slice.endpoints && there.ports == slice.ports && owners == wanted;
+            owners.clone_from(wanted);
+            there.endpoints.clone_from(&slice.endpoints);
+            there.ports.clone_from(&slice.ports);
+            same
+        })
+        .await
+    }
+
+    /// Leads pods to the other name servers. If there are none, nobody would answer either way, and the way here is kept for when
+    /// this one is back.
+    pub async fn withdraw(&self) {
+        let own = Key::of(&slice(self.listen, self.node_name.clone()));
+        let all = self.informers.of::<EndpointSlice>().by_index(SERVICE, &Key::new(NAMESPACE, NAME).to_string());
+        let is_ready = |endpoint: &Endpoint| endpoint.conditions.as_ref().is_none_or(|now| now.ready != Some(false));
+        let answers = |slice: &EndpointSlice| slice.endpoints.iter().flatten().any(is_ready);
+        if !all.iter().any(|slice| Key::of(&**slice) != own && answers(slice)) {
+            return;
+        }
+        let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), NAMESPACE);
+        match slices.delete(&own.name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => tracing::warn!(%error, "pods may still ask the name server of this node, which has stopped"),
+            Ok(_) => {}
         }
     }
 }
 
-fn wake_on_change<K>(informers: &Informers, object: &K, changed: &Arc<Notify>)
-where
+fn wake_on_change<K>(
+    informers: &Informers,
+    key: Key,
+    changed: &Arc<Notify>,
+    matters: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
+) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let (key, changed) = (Key::of(object), Arc::downgrade(changed));
+    let changed = Arc::downgrade(changed);
     informers.of::<K>().on_change(move |change| {
-        if let Some(changed) = changed.upgrade().filter(|_| Key::of(&**change.object()) == key) {
+        if let Some(changed) = changed.upgrade().filter(|_| Key::of(&**change.object()) == key && matters(change)) {
             changed.notify_one();
         }
     });
@@ -130,7 +180,7 @@ fn service(address: IpAddr) -> Service {
 }
 
 /// Every node that answers has a slice of its own.
-pub(super) fn slice(listen: SocketAddr, node_name: String) -> EndpointSlice {
+fn slice(listen: SocketAddr, node_name: String) -> EndpointSlice {
     let port = |name: &str, protocol: &str| EndpointPort {
         name: Some(name.to_owned()),
         protocol: Some(protocol.to_owned()),

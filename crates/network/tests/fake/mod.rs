@@ -96,6 +96,10 @@ impl Cluster {
                     whole(404, &status)
                 }
             },
+            (&Method::DELETE, Some(name)) => {
+                self.delete(resource, namespace, name);
+                whole(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}))
+            }
             (&Method::POST | &Method::PUT, _) => {
                 whole(200, &self.put(resource, serde_json::from_slice(request.body()).unwrap()))
             }
