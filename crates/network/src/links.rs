@@ -21,7 +21,7 @@ pub(crate) fn failed(what: &'static str) -> impl Fn(nlink::netlink::Error) -> Er
     move |error| Error(format!("{what}: {error}"))
 }
 
-/// The same in every process and every version: names of links are made from it (FNV-1a).
+/// The same in every process and every version: names of links and numbers of lists are made from it (FNV-1a).
 pub(crate) fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

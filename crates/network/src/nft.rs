@@ -3,7 +3,7 @@
 //! A [`Change`] is applied whole or not at all, and no packet sees half of it. Everything is in tables of the family `ip`.
 //! Values that go from one expression of a rule to the next are in registers of four bytes; they do not outlive the rule.
 
-use std::net::Ipv4Addr;
+use std::{collections::HashSet, net::Ipv4Addr, time::Duration};
 
 use nlink::netlink::{
     Connection, Nftables,
@@ -69,6 +69,21 @@ impl Nft {
         let tables = self.connection.list_tables_in(Family::Ip).await;
         let tables = tables.map_err(|error| Error(format!("cannot list the tables of nftables: {error}")))?;
         Ok(tables.iter().any(|known| known.name == table))
+    }
+
+    /// What packets have written into a map and is not forgotten yet, to be written again with the time that is left to it.
+    pub async fn remembered(&self, map: &Set) -> Result<Vec<SetElement>, Error> {
+        // Less than a tick of the kernel's clock would be forever.
+        const AT_LEAST: Duration = Duration::from_secs(1);
+        let elements = match self.connection.list_set_elements(map.table(), map.name(), Family::Ip).await {
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            read => read.map_err(|error| Error(format!("cannot read the nftables map {}: {error}", map.name())))?,
+        };
+        // While the map grows, the kernel may tell of an element twice.
+        let mut known = HashSet::new();
+        let left =
+            |element: SetElement| Some(element.expiration()?.max(AT_LEAST)).map(|left| element.with_timeout(left));
+        Ok(elements.into_iter().filter(|element| known.insert(element.key().to_vec())).filter_map(left).collect())
     }
 
     pub async fn remove_table(&self, table: &str) -> Result<(), Error> {

@@ -9,9 +9,10 @@ use controller_runtime::Key as ServiceKey;
 
 use super::{
     plan::{Endpoint, Front, Plan, Way},
+    stale::MayStay,
     table::{self, Edit, Key, Map, Pick},
 };
-use crate::{UDP, block::Block, nft::Fields};
+use crate::{UDP, block::Block, links::fingerprint, nft::Fields};
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,8 @@ pub(super) struct Book {
     services: HashMap<ServiceKey, Known>,
     /// Who wants an element, and with which value. The first has it.
     wanted: HashMap<Key, Vec<(ServiceKey, Fields)>>,
-    last_list: u32,
+    /// The numbers that lists have.
+    numbers: HashSet<u32>,
 }
 
 #[derive(Default)]
@@ -41,7 +43,7 @@ pub(super) struct Changes {
     before: HashMap<Key, Option<Fields>>,
     picks: BTreeSet<Pick>,
     /// Fronts of UDP, with the endpoints at which clients may go on.
-    pub udp: HashMap<Front, HashSet<Endpoint>>,
+    pub udp: MayStay,
 }
 
 impl Book {
@@ -55,7 +57,10 @@ impl Book {
             return;
         }
         changes.note_udp(&known.plan, &plan);
-        let (lists, elements) = self.elements(&plan, &known.lists, &mut changes.picks);
+        let (lists, elements) = self.elements(key, &plan, &known.lists, &mut changes.picks);
+        for (_, number) in known.lists.iter().filter(|(name, _)| !lists.contains_key(*name)) {
+            self.numbers.remove(number);
+        }
         let still: HashSet<Key> = elements.iter().map(|(element, _)| *element).collect();
         for element in known.elements.into_iter().filter(|element| !still.contains(element)) {
             self.touch(element, changes);
@@ -113,8 +118,23 @@ impl Book {
         changes.before.entry(element).or_insert_with(|| self.value(&element));
     }
 
+    /// A number for a new list: the same after every start, so that the clients that the kernel remembers by it stay where they
+    /// are. Two names may be after the same number; then one of them gets the next, and who is remembered by a number of
+    /// another list is not led to an endpoint that is not in this one.
+    fn number(&mut self, service: &ServiceKey, (port, local): &(String, bool)) -> u32 {
+        let [.., a, b, c, d] = fingerprint(&format!("{service} {port} {local}")).to_be_bytes();
+        let first = u32::from_be_bytes([a, b, c, d]).max(1);
+        (first..=u32::MAX).chain(1..first).find(|number| self.numbers.insert(*number)).unwrap_or_default()
+    }
+
     /// The elements of a plan. Lists keep their numbers.
-    fn elements(&mut self, plan: &Plan, known: &Lists, picks: &mut BTreeSet<Pick>) -> (Lists, Vec<(Key, Fields)>) {
+    fn elements(
+        &mut self,
+        service: &ServiceKey,
+        plan: &Plan,
+        known: &Lists,
+        picks: &mut BTreeSet<Pick>,
+    ) -> (Lists, Vec<(Key, Fields)>) {
         let (mut lists, mut elements) = (BTreeMap::new(), Vec::new());
         let nothing = Fields::default();
         elements.extend(plan.cluster_addresses.iter().map(|a| ((Map::Addresses, nothing.address(*a)), nothing)));
@@ -136,10 +156,7 @@ impl Book {
                     return 0;
                 }
                 let name = (port.name.clone(), local);
-                let list = known.get(&name).copied().unwrap_or_else(|| {
-                    self.last_list = self.last_list.wrapping_add(1);
-                    self.last_list
-                });
+                let list = known.get(&name).copied().unwrap_or_else(|| self.number(service, &name));
                 lists.insert(name, list);
                 let in_list = nothing.number(list);
                 for (index, one) in (0..).zip(endpoints) {

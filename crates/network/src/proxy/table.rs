@@ -163,6 +163,8 @@ pub(super) struct Table {
     lengths: [Set; 2],
     clients: Set,
     picks: BTreeSet<Pick>,
+    /// Whether the clients that the kernel remembers are kept when the table is replaced.
+    keep_clients: bool,
 }
 
 // Registers, as every rule uses them.
@@ -192,14 +194,23 @@ impl Table {
                 .per_element_timeouts()
                 .size(CLIENTS),
             picks: BTreeSet::new(),
+            keep_clients: true,
         })
     }
 
-    /// Replaces the table by one that has exactly these elements. There is no moment without a table.
+    /// Replaces the table by one that has exactly these elements. There is no moment without a table, and clients with affinity
+    /// stay where they are.
     pub async fn replace(&mut self, edit: &Edit) -> Result<(), Error> {
         self.picks.clear();
+        let clients = if self.keep_clients { self.nft.remembered(&self.clients).await } else { Ok(Vec::new()) };
         let change = self.layout(self.nft.change(TABLE).replace_table());
-        self.apply(change, edit).await
+        let replaced = match clients {
+            Ok(clients) => self.apply(change.add(&self.clients, &clients), edit).await,
+            Err(error) => Err(error),
+        };
+        // That Services work is worth more than that clients stay: whatever failed, the next attempt is without them.
+        self.keep_clients = replaced.is_ok();
+        replaced
     }
 
     pub async fn is_there(&self) -> Result<bool, Error> {

@@ -244,6 +244,42 @@ fn a_client_comes_back_to_the_same_endpoint() {
 }
 
 #[test]
+fn clients_stay_with_their_endpoints_when_everything_is_written_anew() {
+    in_own_network(|| async {
+        let mut node = Node::new().await;
+        let seconds = 100;
+        node.put(
+            json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}}}),
+            node.both(),
+        );
+        until("the service is there", || node.client.ask(WEB, 80).is_ok()).await;
+        let went = |node: &Node| {
+            let name = |answer: Result<String, String>| answer.unwrap().split(' ').next().unwrap().to_owned();
+            [&node.client, &node.a.0, &node.b.0].map(|asks| [name(asks.ask(WEB, 80)), name(asks.ask_udp(WEB, 80))])
+        };
+        let before = went(&node);
+        for start in 1..=3 {
+            node.stop.cancel();
+            tokio::task::yield_now().await;
+            // Another Service, which comes first by its name.
+            let (name, address) = (format!("another-{start}"), Ipv4Addr::new(10, 96, 0, 20 + start));
+            node.cluster.put("services", service(&name, &address.to_string(), json!({})));
+            node.cluster.put("endpointslices", slice(&name, node.both()));
+            node.stop = CancellationToken::new();
+            node.start();
+            until("it is written anew", || node.client.ask(address, 80).is_ok()).await;
+            assert_eq!(went(&node), before);
+        }
+        let kernel = nlink::Connection::<nlink::Nftables>::new().unwrap();
+        let family = nlink::netlink::nftables::Family::Ip;
+        let known = kernel.list_set_elements("ferry-services", "clients", family).await.unwrap();
+        let left = |seconds: u64| Duration::from_secs(seconds);
+        assert_eq!(known.len(), 6, "three clients of two ports");
+        assert!(known.iter().all(|one| one.expiration().is_some_and(|until| until <= left(seconds))), "{known:?}");
+    });
+}
+
+#[test]
 fn datagrams_do_not_go_to_an_endpoint_that_is_gone() {
     in_own_network(|| async {
         let node = Node::new().await;

@@ -55,6 +55,26 @@ fn an_address_that_two_want_belongs_to_the_first() {
     assert!(gone.added.is_empty() && book.wanted.is_empty() && book.services.is_empty());
 }
 
+#[test]
+fn lists_have_the_same_numbers_after_every_start() {
+    let all = |names: &mut dyn Iterator<Item = u8>| {
+        let mut book = Book::default();
+        names.for_each(|name| drop(note(&mut book, name, plan(name, &[1, 2]))));
+        book.all().added.into_iter().collect::<HashMap<_, _>>()
+    };
+    assert_eq!(all(&mut (0..100)), all(&mut (0..100).rev()));
+}
+
+#[test]
+fn no_two_lists_have_the_same_number() {
+    let (mut book, list) = (Book::default(), ("x".to_owned(), false));
+    let first = book.number(&key(1), &list);
+    assert_eq!(book.number(&key(1), &list), first.wrapping_add(1), "it is taken");
+    note(&mut book, 2, plan(0, &[1]));
+    note(&mut book, 2, Plan::default());
+    assert_eq!(book.numbers.len(), 2, "a list that is gone gives its number back");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
