@@ -10,15 +10,13 @@ use controller_runtime::{
     Change, Clock, Controller, Error, Informer, Key, Next, OwnWrites, WorkQueue,
     events::{EventType, Recorder},
 };
-use k8s_openapi::{
-    api::core::v1::{Node, ObjectReference, Pod, Taint, Toleration},
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Taint, Toleration};
 use kube::{
     Api, Client,
     api::{DeleteParams, Preconditions},
 };
 use serde_json::json;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Setting, pods};
@@ -32,7 +30,7 @@ struct TaintEviction {
     nodes: Informer<Node>,
     pods: Informer<Pod>,
     /// Since when a pod bears what it tolerates for some time only.
-    bearing: Mutex<HashMap<Key, (Option<String>, Timestamp)>>,
+    bearing: Mutex<HashMap<Key, (Option<String>, Instant)>>,
     recorder: Recorder,
     clock: Arc<dyn Clock>,
 }
@@ -88,7 +86,7 @@ fn tolerations(pod: &Pod) -> &[Toleration] {
 #[derive(Debug, PartialEq, Eq)]
 enum Tolerates {
     Not,
-    For(SignedDuration),
+    For(Duration),
     Forever,
 }
 
@@ -102,7 +100,7 @@ fn tolerates(taints: &[Taint], tolerations: &[Toleration]) -> Tolerates {
     let seconds = used.iter().filter_map(|at| tolerations.get(*at)?.toleration_seconds);
     match seconds.min() {
         None => Tolerates::Forever,
-        Some(seconds) => Tolerates::For(SignedDuration::from_secs(seconds.max(0))),
+        Some(seconds) => Tolerates::For(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
     }
 }
 
@@ -121,7 +119,6 @@ impl Controller for TaintEviction {
             self.is_spared(key);
             return Ok(Next::WhenChanged);
         };
-        let now = self.clock.now();
         match tolerates(&taints, tolerations(&pod)) {
             Tolerates::Forever => self.is_spared(key),
             Tolerates::Not => {
@@ -129,9 +126,10 @@ impl Controller for TaintEviction {
                 self.evict(key, &pod).await?;
             }
             Tolerates::For(time) => {
-                let left = time - now.duration_since(self.since(key, &pod, now));
-                if left > SignedDuration::ZERO {
-                    return Ok(Next::After(Duration::try_from(left).unwrap_or_default()));
+                let now = self.clock.instant();
+                let left = time.saturating_sub(now.duration_since(self.since(key, &pod, now)));
+                if !left.is_zero() {
+                    return Ok(Next::After(left));
                 }
                 self.evict(key, &pod).await?;
                 self.bearing().remove(key);
@@ -142,12 +140,12 @@ impl Controller for TaintEviction {
 }
 
 impl TaintEviction {
-    fn bearing(&self) -> MutexGuard<'_, HashMap<Key, (Option<String>, Timestamp)>> {
+    fn bearing(&self) -> MutexGuard<'_, HashMap<Key, (Option<String>, Instant)>> {
         self.bearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Since when this very pod bears its taints.
-    fn since(&self, key: &Key, pod: &Pod, now: Timestamp) -> Timestamp {
+    fn since(&self, key: &Key, pod: &Pod, now: Instant) -> Instant {
         let mut bearing = self.bearing();
         let known = bearing.entry(key.clone()).or_insert_with(|| (pod.metadata.uid.clone(), now));
         if known.0 != pod.metadata.uid {
@@ -218,8 +216,8 @@ mod tests {
             {"key": "b", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20},
             {"key": "c", "operator": "Exists", "tolerationSeconds": 1},
         ]);
-        assert_eq!(judge(some), Tolerates::For(SignedDuration::from_secs(20)));
+        assert_eq!(judge(some), Tolerates::For(Duration::from_secs(20)));
         let never = json!([{"operator": "Exists", "tolerationSeconds": -1}]);
-        assert_eq!(judge(never), Tolerates::For(SignedDuration::ZERO));
+        assert_eq!(judge(never), Tolerates::For(Duration::ZERO));
     }
 }

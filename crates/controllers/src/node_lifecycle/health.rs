@@ -1,6 +1,7 @@
 //! Whether a node lives: it says so by its status and by its lease, and silence for too long means that nobody knows.
 //!
-//! Times are those at which a sign was seen here, so that the clocks of nodes do not matter.
+//! Times are those at which a sign was seen here, so that the clocks of nodes do not matter; and by a clock that does not jump,
+//! so that nobody is lost because this machine slept or was set to another time.
 
 use std::{
     collections::HashMap,
@@ -14,8 +15,9 @@ use k8s_openapi::{
         core::v1::{Node, NodeCondition},
     },
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
-    jiff::{SignedDuration, Timestamp},
+    jiff::Timestamp,
 };
+use tokio::time::Instant;
 
 pub const READY: &str = "Ready";
 /// What nobody knows when a node is silent. Whether its network works is for others to say.
@@ -37,7 +39,7 @@ struct Sign {
     /// `None` while there is no condition `Ready`.
     heartbeat: Option<Option<Time>>,
     renewed: Option<MicroTime>,
-    seen: Timestamp,
+    seen: Instant,
 }
 
 impl Signs {
@@ -45,15 +47,16 @@ impl Signs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what the status of a node says. Whether the node was not known yet.
-    pub fn of_status(&self, node: &Node, now: Timestamp) -> bool {
+    /// Notes what the status of a node says. Whether the node was not known yet. `today` is for its age.
+    pub fn of_status(&self, node: &Node, now: Instant, today: Timestamp) -> bool {
         let heartbeat = condition(node, READY).map(|ready| ready.last_heartbeat_time.clone());
         let name = node.metadata.name.clone().unwrap_or_default();
         let mut all = self.all();
         let Some(sign) = all.get_mut(&name) else {
             // One that never said anything is silent since it was made.
-            let made = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
-            let seen = if heartbeat.is_some() { now } else { made.unwrap_or(now) };
+            let made = node.metadata.creation_timestamp.as_ref().filter(|_| heartbeat.is_none());
+            let age = made.and_then(|made| Duration::try_from(today.duration_since(made.0)).ok());
+            let seen = age.and_then(|age| now.checked_sub(age)).unwrap_or(now);
             all.insert(name, Sign { heartbeat, renewed: None, seen });
             return true;
         };
@@ -63,7 +66,7 @@ impl Signs {
         false
     }
 
-    pub fn of_lease(&self, lease: &Lease, now: Timestamp) {
+    pub fn of_lease(&self, lease: &Lease, now: Instant) {
         let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
         if let Some(sign) = self.all().get_mut(lease.metadata.name.as_deref().unwrap_or_default())
             && renewed > sign.renewed
@@ -77,16 +80,15 @@ impl Signs {
     }
 
     /// After nobody was heard, everybody gets the time to speak up again.
-    pub fn start_anew(&self, now: Timestamp) {
+    pub fn start_anew(&self, now: Instant) {
         self.all().values_mut().for_each(|sign| sign.seen = now);
     }
 
     /// How long the node may still be silent.
-    pub fn left(&self, node: &Node, grace: Duration, startup_grace: Duration, now: Timestamp) -> Option<Duration> {
+    pub fn left(&self, node: &Node, grace: Duration, startup_grace: Duration, now: Instant) -> Option<Duration> {
         let grace = if condition(node, READY).is_some() { grace } else { startup_grace };
         let seen = self.all().get(node.metadata.name.as_deref().unwrap_or_default()).map_or(now, |sign| sign.seen);
-        let left = SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX) - now.duration_since(seen);
-        Duration::try_from(left).ok()
+        grace.checked_sub(now.duration_since(seen))
     }
 }
 
@@ -149,21 +151,23 @@ mod tests {
 
     #[test]
     fn a_node_may_be_silent_for_a_while() {
-        let signs = Signs::default();
-        let left = |node: &Node, now: i64| signs.left(node, GRACE, STARTUP, at(now)).map(|left| left.as_secs());
-        assert!(signs.of_status(&node(None), at(10)));
+        let (signs, start) = (Signs::default(), Instant::now());
+        let passed = |seconds: u64| start + Duration::from_secs(seconds);
+        let left = |node: &Node, now: u64| signs.left(node, GRACE, STARTUP, passed(now)).map(|left| left.as_secs());
+        assert!(signs.of_status(&node(None), passed(10), at(10)));
         assert_eq!(left(&node(None), 10), Some(50), "since it was made");
         assert_eq!(left(&node(None), 61), None);
-        assert!(!signs.of_status(&node(Some(1)), at(20)));
+        // What it is by the clock on the wall does not matter any more.
+        assert!(!signs.of_status(&node(Some(1)), passed(20), at(1_000_000)));
         assert_eq!(left(&node(Some(1)), 30), Some(40), "since it was seen here");
-        signs.of_status(&node(Some(1)), at(40));
+        signs.of_status(&node(Some(1)), passed(40), at(0));
         assert_eq!(left(&node(Some(1)), 40), Some(30), "nothing new");
-        signs.of_lease(&lease(5), at(60));
-        signs.of_lease(&lease(5), at(70));
-        signs.of_lease(&lease(4), at(80));
+        signs.of_lease(&lease(5), passed(60));
+        signs.of_lease(&lease(5), passed(70));
+        signs.of_lease(&lease(4), passed(80));
         assert_eq!(left(&node(Some(1)), 110), Some(0));
         assert_eq!(left(&node(Some(1)), 111), None);
-        signs.start_anew(at(200));
+        signs.start_anew(passed(200));
         assert_eq!(left(&node(Some(1)), 200), Some(50));
     }
 

@@ -94,7 +94,7 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     let (signs, clock) = (controller.signs.clone(), setting.clock.clone());
     leases.on_change(move |change| {
         if let Change::Applied { new, .. } = change {
-            signs.of_lease(new, clock.now());
+            signs.of_lease(new, clock.instant());
         }
     });
     // A pod that comes late to a lost node.
@@ -120,7 +120,7 @@ impl Controller for NodeLifecycle {
 
     async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
         let Some(mut node) = self.nodes.get(key) else { return Ok(Next::WhenChanged) };
-        let left = self.signs.left(&node, self.grace.silence, self.grace.startup, self.clock.now());
+        let left = self.signs.left(&node, self.grace.silence, self.grace.startup, self.clock.instant());
         if left.is_none() {
             node = self.lost(key, node).await?;
         }
@@ -152,7 +152,7 @@ impl NodeLifecycle {
             };
             match change {
                 Change::Applied { new, .. } => {
-                    if signs.of_status(new, clock.now()) {
+                    if signs.of_status(new, clock.instant(), clock.now()) {
                         tell("RegisteredNode", format!("Registered Node {} in Controller", key.name));
                     }
                     queue.add(key);
@@ -212,7 +212,7 @@ impl NodeLifecycle {
 
     /// Whether the pods of a node must leave it.
     fn leave(&self, node: &Node) -> Leave {
-        let now = self.clock.now();
+        let now = self.clock.instant();
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
         if health::is_ready(node) {
             if zones.is_back(node) {

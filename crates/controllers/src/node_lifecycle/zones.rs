@@ -2,10 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use k8s_openapi::{
-    api::core::v1::Node,
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::Node;
+use tokio::time::Instant;
 
 use super::health::is_ready;
 
@@ -69,7 +67,7 @@ pub fn count(nodes: &[Arc<Node>]) -> HashMap<String, Count> {
 /// When nodes were last emptied, and whether all were lost.
 #[derive(Default)]
 pub struct Zones {
-    last: HashMap<String, Timestamp>,
+    last: HashMap<String, Instant>,
     all_down: bool,
 }
 
@@ -97,15 +95,12 @@ impl Zones {
         self.all_down
     }
 
-    pub fn may_empty(&mut self, zone: &str, zones: &HashMap<String, Count>, now: Timestamp) -> May {
+    pub fn may_empty(&mut self, zone: &str, zones: &HashMap<String, Count>, now: Instant) -> May {
         if self.all_down {
             return May::Never;
         }
         let pace = zones.get(zone).copied().unwrap_or_default().pace();
-        let rested = |pace: Duration| {
-            let pace = SignedDuration::try_from(pace).unwrap_or(SignedDuration::MAX);
-            self.last.get(zone).is_none_or(|last| now.duration_since(*last) >= pace)
-        };
+        let rested = |pace| self.last.get(zone).is_none_or(|last| now.duration_since(*last) >= pace);
         if !pace.is_some_and(rested) {
             return May::NotYet;
         }
@@ -132,10 +127,6 @@ mod tests {
         (0..ready).map(|_| node("True")).chain(lost).collect()
     }
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).expect("a time")
-    }
-
     #[test]
     fn the_more_are_lost_the_slower_they_are_emptied() {
         for (ready, not_ready, pace) in [
@@ -154,6 +145,8 @@ mod tests {
     fn one_after_the_other() {
         let (mut zones, all) = (Zones::default(), count(&[nodes("a", 5, 2), nodes("b", 5, 1)].concat()));
         zones.look(&all);
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
         assert_eq!(zones.may_empty(":a", &all, at(0)), May::Now);
         assert_eq!(zones.may_empty(":a", &all, at(9)), May::NotYet);
         assert_eq!(zones.may_empty(":b", &all, at(9)), May::Now);
@@ -165,12 +158,12 @@ mod tests {
         let mut zones = Zones::default();
         let down = count(&[nodes("a", 0, 2), nodes("b", 0, 1)].concat());
         zones.look(&down);
-        assert_eq!(zones.may_empty(":a", &down, at(0)), May::Never);
+        assert_eq!(zones.may_empty(":a", &down, Instant::now()), May::Never);
         let some = [nodes("a", 1, 1), nodes("b", 0, 1)].concat();
         assert!(zones.is_back(&some[0]), "the first is back");
         assert!(!zones.is_back(&some[0]));
         let back = count(&some);
         zones.look(&back);
-        assert_eq!(zones.may_empty(":b", &back, at(0)), May::Now);
+        assert_eq!(zones.may_empty(":b", &back, Instant::now()), May::Now);
     }
 }

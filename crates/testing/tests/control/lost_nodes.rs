@@ -1,6 +1,9 @@
 //! Nodes that are lost, and pods that leave them.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use controller_runtime::Clock;
 use k8s_openapi::{
@@ -16,25 +19,36 @@ use kube::{
 };
 use serde_json::{Value, json};
 use testing::TestServer;
+use tokio::time::Instant;
 
 use super::{client, eventually, replica_sets::make_ready};
 
 /// A clock that stands still until it is put forward.
-pub struct Hand(Mutex<Timestamp>);
+pub struct Hand(Mutex<(Timestamp, Instant)>);
 
 impl Hand {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Timestamp::now())))
+        Arc::new(Self(Mutex::new((Timestamp::now(), Instant::now()))))
     }
 
-    pub fn forward(&self, seconds: i64) {
-        *self.0.lock().expect("a clock") += SignedDuration::from_secs(seconds);
+    pub fn forward(&self, seconds: u32) {
+        self.set(seconds);
+        self.0.lock().expect("a clock").1 += Duration::from_secs(seconds.into());
+    }
+
+    /// Somebody sets it to a later time, which does not pass.
+    fn set(&self, later: u32) {
+        self.0.lock().expect("a clock").0 += SignedDuration::from_secs(later.into());
     }
 }
 
 impl Clock for Hand {
     fn now(&self) -> Timestamp {
-        *self.0.lock().expect("a clock")
+        self.0.lock().expect("a clock").0
+    }
+
+    fn instant(&self) -> Instant {
+        self.0.lock().expect("a clock").1
     }
 }
 
@@ -140,12 +154,13 @@ async fn a_silent_node_is_lost_and_comes_back() {
     let former = cluster.nodes.get("lost").await.expect("a node").metadata.labels.expect("labels");
     assert_eq!(former["beta.kubernetes.io/os"], "linux");
 
-    // A lease is a sign of life as well: by it alone nobody is lost, however long it takes.
+    // A lease is a sign of life as well: by it alone nobody is lost, however long it takes, nor when the clock is set.
     for name in ["alive", "lost"] {
         let lease = json!({"metadata": {"name": name}, "spec": {"renewTime": "2026-01-01T00:00:01.000000Z"}});
         let lease: Lease = serde_json::from_value(lease).expect("a lease");
         cluster.leases.create(&PostParams::default(), &lease).await.expect("created");
     }
+    clock.set(3600);
     for second in 2..=50 {
         clock.forward(2);
         for name in ["alive", "lost"] {
