@@ -102,7 +102,7 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
         tokio::spawn(async move {
             let tell = move |told| teller.tell(told, &trim);
             stop.run_until_cancelled(follow(api, fields, tell)).await;
-            stopped.shared.progress.send_modify(|progress| progress.stopped = true);
+            stopped.end();
         });
         informer
     }
@@ -132,6 +132,14 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
         })
     }
 
+    /// Whether a namespace has no object of the kind.
+    pub fn has_none_in(&self, namespace: &str) -> bool {
+        self.read(|cache| {
+            let first = cache.objects.range(Key::new(namespace, "")..).next();
+            first.is_none_or(|(key, _)| key.namespace != namespace)
+        })
+    }
+
     /// The objects that an index has under a value. There are none under an index that was never added.
     pub fn by_index(&self, index: &str, value: &str) -> Vec<Arc<K>> {
         self.read(|cache| {
@@ -157,7 +165,9 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
         for new in self.all() {
             handler(&Change::Applied { old: None, new });
         }
-        handlers.push(Box::new(handler));
+        if !self.shared.progress.borrow().stopped {
+            handlers.push(Box::new(handler));
+        }
     }
 
     pub fn progress(&self) -> watch::Receiver<Progress> {
@@ -173,6 +183,12 @@ impl<K: Resource + Send + Sync + 'static> Informer<K> {
     /// As [`Informer::synced`], or until the informer is stopped: for those who look whether to stop before they do anything.
     pub async fn synced_or_stopped(&self) {
         let _ = self.progress().wait_for(|progress| progress.synced || progress.stopped).await;
+    }
+
+    /// Nothing will be told any more. Handlers know informers, often this one: who kept them would keep all objects for ever.
+    fn end(&self) {
+        self.shared.progress.send_modify(|progress| progress.stopped = true);
+        self.handlers().clear();
     }
 
     fn read<T>(&self, look: impl FnOnce(&Cache<K>) -> T) -> T {

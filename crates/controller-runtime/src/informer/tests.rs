@@ -50,6 +50,8 @@ fn a_new_list_is_told_as_the_difference() {
     informer.tell(Told::All(list, 10), &keep);
     assert_eq!(take(&told), ["new 1", "new 2", "new 3"]);
     assert_eq!(informer.in_namespace("x").len(), 2);
+    assert!(!informer.has_none_in("x"));
+    assert!(["w", "xx", "z"].iter().all(|none| informer.has_none_in(none)));
     assert!(informer.all().iter().all(|object| object.metadata.managed_fields.is_none()));
 
     let list = vec![object("x", "a", "1", 5, ""), object("x", "b", "9", 12, ""), object("z", "a", "4", 13, "")];
@@ -124,4 +126,20 @@ fn a_handler_that_panics_keeps_nobody_from_hearing() {
     informer.tell(Told::All(vec![object("x", "a", "1", 1, ""), object("x", "b", "2", 2, "")], 2), &|_| {});
     informer.tell(Told::Deleted(object("x", "a", "1", 3, "")), &|_| {});
     assert_eq!((*heard.lock().expect("no panic"), informer.all().len()), (3, 1));
+}
+
+#[test]
+fn an_informer_that_has_ended_keeps_nothing() {
+    let informer: Informer<ConfigMap> = Informer::detached();
+    informer.tell(Told::All(vec![object("x", "a", "1", 1, "")], 1), &|_| {});
+    let knows_itself = |informer: &Informer<ConfigMap>| {
+        let known = informer.clone();
+        informer.on_change(move |_| drop(known.all()));
+    };
+    knows_itself(&informer);
+    informer.end();
+    knows_itself(&informer);
+    let shared = Arc::downgrade(&informer.shared);
+    drop(informer);
+    assert!(shared.upgrade().is_none());
 }

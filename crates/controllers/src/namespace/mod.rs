@@ -58,21 +58,28 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
             on_namespace.add_after(Key::of(&**new).name, grace);
         }
     });
-    // Everything else waits for the last pod, so its end is worth a look.
-    let (on_pod, known) = (queue.clone(), namespaces.clone());
-    setting.informers.of::<Pod>().on_change(move |change| {
-        if let Change::Deleted(last) = change {
-            let namespace = Key::of(&**last).namespace;
-            let found = known.get(&Key::new("", &namespace));
-            if found.is_some_and(|found| found.metadata.deletion_timestamp.is_some()) {
-                on_pod.add(namespace);
-            }
+    let pods: Informer<Pod> = setting.informers.of();
+    let (on_pod, known, there) = (queue.clone(), namespaces.clone(), pods.clone());
+    pods.on_change(move |change| {
+        let goes = |name: &str| {
+            known.get(&Key::new("", name)).is_some_and(|found| found.metadata.deletion_timestamp.is_some())
+        };
+        if let Some(emptied) = without_pods(change, |name| there.has_none_in(name), goes) {
+            on_pod.add(emptied);
         }
     });
     namespaces.synced_or_stopped().await;
     let api = Api::all(client.clone());
     let controller = Arc::new(Namespaces { client, api, namespaces, clock: setting.clock.clone() });
     controller_runtime::run(controller, queue, OwnWrites::default(), 10, stop).await;
+}
+
+/// The namespace whose last pod is gone: everything else waited for that. Those before it are not worth a look, which is one at all
+/// there is.
+fn without_pods(change: &Change<Pod>, is_empty: impl Fn(&str) -> bool, goes: impl Fn(&str) -> bool) -> Option<String> {
+    let Change::Deleted(last) = change else { return None };
+    let namespace = last.metadata.namespace.clone().unwrap_or_default();
+    (is_empty(&namespace) && goes(&namespace)).then_some(namespace)
 }
 
 impl Controller for Namespaces {
@@ -276,4 +283,23 @@ impl Default for Left {
 fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &str> {
     let finalizers = namespace.spec.iter().filter_map(|spec| spec.finalizers.as_ref());
     finalizers.flatten().map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::ObjectMeta;
+
+    use super::*;
+
+    #[test]
+    fn only_the_last_pod_is_worth_a_look() {
+        let metadata = ObjectMeta { namespace: Some("ns".to_owned()), ..ObjectMeta::default() };
+        let pod = Arc::new(Pod { metadata, ..Pod::default() });
+        let (gone, there) = (Change::Deleted(pod.clone()), Change::Applied { old: None, new: pod });
+        let (yes, no) = (|_: &str| true, |_: &str| false);
+        assert_eq!(without_pods(&gone, yes, yes).as_deref(), Some("ns"));
+        assert_eq!(without_pods(&gone, no, yes), None, "others are there");
+        assert_eq!(without_pods(&gone, yes, no), None, "the namespace stays");
+        assert_eq!(without_pods(&there, yes, yes), None);
+    }
 }
