@@ -3,7 +3,8 @@
 //! Kubernetes' algorithm: whoever finds the lease free, or unchanged for as long as it says on it, takes it by
 //! compare-and-commit; the holder renews it every retry period and stops working if it could not do so until the renew
 //! deadline, which is before anybody else may take it. How long a lease was unchanged goes by the own clock: the times in
-//! it are for people. A holder that stops gives the lease back.
+//! it are for people. A holder that stops finishes its work and gives the lease back; one that has lost it drops its work, for
+//! somebody else may do the same already.
 
 use std::{sync::Arc, time::Duration};
 
@@ -69,7 +70,8 @@ impl Elector {
         }
     }
 
-    /// Works whenever this process leads, until `stop`. The work is told to stop by its token, and is waited for.
+    /// Works whenever this process leads, until `stop`. The work is told to stop by its token, and is waited for. When the lease
+    /// is lost, the work is dropped, and with it whatever it holds: tasks that it started must end with it (`JoinSet`).
     pub async fn run<W>(mut self, stop: CancellationToken, work: impl Fn(CancellationToken) -> W)
     where
         W: Future<Output = ()> + Send + 'static,
@@ -78,9 +80,14 @@ impl Elector {
             self.tell("became leader");
             let term = stop.child_token();
             let working: JoinHandle<()> = tokio::spawn(work(term.clone()));
-            stop.run_until_cancelled(self.renew()).await;
+            let lost = stop.run_until_cancelled(self.renew()).await.is_some();
             term.cancel();
-            if let Err(error) = working.await {
+            if lost {
+                working.abort();
+            }
+            if let Err(error) = working.await
+                && !error.is_cancelled()
+            {
                 tracing::error!(%error, lease = self.name, "the work of the leader ended badly");
             }
             self.tell("stopped leading");

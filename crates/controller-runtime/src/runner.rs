@@ -2,8 +2,9 @@
 
 use std::{any::Any, fmt::Debug, hash::Hash, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::{FutureExt, future::join_all};
+use futures::FutureExt;
 use kube::core::Status;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{OwnWrites, WorkQueue};
@@ -50,7 +51,8 @@ pub fn refuses_new_objects(status: &Status) -> bool {
     gone || details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// Runs a controller with a number of workers until it is told to stop. What is in work is finished.
+/// Runs a controller with a number of workers until it is told to stop. What is in work is finished. Who drops this drops that
+/// as well.
 pub async fn run<C: Controller>(
     controller: Arc<C>,
     queue: WorkQueue<C::Key>,
@@ -59,10 +61,10 @@ pub async fn run<C: Controller>(
     stop: CancellationToken,
 ) {
     let worker = || work(controller.clone(), queue.clone(), own_writes.clone(), stop.clone());
-    let work = join_all((0..workers).map(|_| tokio::spawn(worker())));
+    let mut working: JoinSet<()> = (0..workers).map(|_| worker()).collect();
     stop.cancelled().await;
     queue.shut_down();
-    work.await;
+    while working.join_next().await.is_some() {}
 }
 
 async fn work<C: Controller>(
@@ -116,6 +118,7 @@ mod tests {
 
     use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
     use serde_json::json;
+    use tokio::sync::mpsc;
 
     use super::*;
     use crate::Informer;
@@ -168,6 +171,45 @@ mod tests {
         let expected = [("good", 1), ("namespace going", 1), ("namespace gone", 1), ("object gone", 8), ("panic", 8)];
         assert_eq!(tried, BTreeMap::from(expected));
         assert_eq!((queue.failures(&"object gone"), queue.failures(&"namespace gone")), (8, 0));
+    }
+
+    /// Works for ever, and says when it began and when that was dropped.
+    struct Endless(mpsc::UnboundedSender<&'static str>);
+
+    struct Dropped(mpsc::UnboundedSender<&'static str>);
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            let _ = self.0.send("dropped");
+        }
+    }
+
+    impl Controller for Endless {
+        type Key = &'static str;
+
+        fn name(&self) -> &'static str {
+            "endless"
+        }
+
+        async fn reconcile(&self, _key: &&'static str) -> Result<Next, Error> {
+            let _dropped = Dropped(self.0.clone());
+            let _ = self.0.send("began");
+            std::future::pending().await
+        }
+    }
+
+    /// As one who has lost the lease does.
+    #[tokio::test]
+    async fn who_drops_a_controller_drops_what_is_in_work() {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let queue = WorkQueue::default();
+        queue.add("endless");
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(run(Arc::new(Endless(tell)), queue, OwnWrites::default(), 1, stop));
+        assert_eq!(told.recv().await, Some("began"));
+        running.abort();
+        let next = tokio::time::timeout(Duration::from_secs(60), told.recv()).await;
+        assert_eq!(next.expect("it does not go on"), Some("dropped"));
     }
 
     /// The caches stop when the controller does, so nobody will see the write any more.

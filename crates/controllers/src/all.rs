@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use futures::future::{BoxFuture, FutureExt, join_all};
+use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ReplicationController};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -83,13 +84,14 @@ pub const MISSING: &[&str] = &[
     "selinux-warning-controller",
 ];
 
-/// Runs all controllers until they are told to stop, and waits for what is in work.
+/// Runs all controllers until they are told to stop, and waits for what is in work. Who drops this drops that as well.
 pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
-    let running = CONTROLLERS.iter().map(|(name, run)| {
+    let start = |(name, run): &(&str, Run)| {
         tracing::debug!(controller = name, "starting");
-        tokio::spawn(run(setting.clone(), stop.clone()))
-    });
-    for ended in join_all(running.collect::<Vec<_>>()).await {
+        run(setting.clone(), stop.clone())
+    };
+    let mut running: JoinSet<()> = CONTROLLERS.iter().map(start).collect();
+    while let Some(ended) = running.join_next().await {
         if let Err(error) = ended {
             tracing::error!(%error, "a controller has ended badly");
         }

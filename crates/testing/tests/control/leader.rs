@@ -14,9 +14,13 @@ use controller_runtime::{
     leader::{Elector, Timing},
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
-use kube::{Api, Client, api::ListParams};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::json;
 use testing::TestServer;
-use tokio::task::JoinHandle;
+use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{client, eventually};
@@ -28,16 +32,16 @@ struct Leading {
     most: AtomicUsize,
 }
 
-fn elect(client: Client, identity: &str, leading: Arc<Leading>, stop: CancellationToken) -> JoinHandle<()> {
+fn elector(client: Client, identity: &str, renew_deadline: Duration) -> Elector {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let recorder = Recorder::new(client.clone(), "tester", clock.clone());
+    let timing = Timing { lease: Duration::from_secs(600), renew_deadline, retry: Duration::from_millis(50) };
+    Elector::new(client, "kube-system", "test", identity, timing, clock, recorder)
+}
+
+fn elect(client: Client, identity: &str, leading: Arc<Leading>, stop: CancellationToken) -> JoinHandle<()> {
     // Short to retry, long to run out: a busy machine must not lose a lease.
-    let timing = Timing {
-        lease: Duration::from_secs(600),
-        renew_deadline: Duration::from_secs(500),
-        retry: Duration::from_millis(50),
-    };
-    let elector = Elector::new(client, "kube-system", "test", identity, timing, clock, recorder);
+    let elector = elector(client, identity, Duration::from_secs(500));
     tokio::spawn(elector.run(stop, move |term| {
         let leading = leading.clone();
         async move {
@@ -94,4 +98,41 @@ async fn the_lease_goes_from_one_to_the_other() {
         (event.reason.as_deref(), event.involved_object.kind.as_deref()),
         (Some("LeaderElection"), Some("Lease"))
     );
+}
+
+/// Says that it is dropped.
+struct Dropped(mpsc::UnboundedSender<()>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_lost_the_lease_drops_its_work() {
+    let server = TestServer::embedded().await;
+    let client = client(&server).await;
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
+    let ((begin, mut began), (tell, mut dropped)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let elector = elector(client, "a", Duration::from_secs(2));
+    // Work that does not even hear that it should stop.
+    let work = move |_: CancellationToken| {
+        let (begin, dropped) = (begin.clone(), Dropped(tell.clone()));
+        async move {
+            let _dropped = dropped;
+            let _ = begin.send(());
+            std::future::pending::<()>().await
+        }
+    };
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(elector.run(stop.clone(), work));
+    began.recv().await.expect("a leads");
+    let other = Patch::Merge(json!({"spec": {"holderIdentity": "b", "renewTime": "2030-01-01T00:00:00.000000Z"}}));
+    let taken = leases.patch("test", &PatchParams::default(), &other).await.expect("taken");
+    timeout(Duration::from_secs(100), dropped.recv()).await.expect("the work is dropped");
+    let spec = leases.get("test").await.expect("a lease").spec;
+    assert_eq!(spec, taken.spec, "it is not given back");
+    stop.cancel();
+    running.await.expect("it ends");
 }
