@@ -34,8 +34,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
+    Api, Client, Resource,
+    api::{ObjectMeta, Patch, PatchParams},
 };
 use plan::{Plan, Work};
 use serde_json::json;
@@ -84,12 +84,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     controller.revisions.index(CONTROLLER, by_controller);
     let on_set = queue.clone();
     controller.sets.on_change(move |change| on_set.add(Key::of(&**change.object())));
-    let (on_pod, sets) = (queue.clone(), controller.sets.clone());
-    let selects = |set: &DaemonSet, pod: &Pod| set.spec.as_ref().is_some_and(|spec| selects(spec, pod));
-    controller.pods.on_change(move |change| {
-        let lives = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
-        owners::concerned(change, &sets, lives, selects).into_iter().for_each(|key| on_pod.add(key));
-    });
+    follow(&controller.pods, &controller.sets, &queue);
+    follow(&controller.revisions, &controller.sets, &queue);
     let (on_node, sets) = (queue.clone(), controller.sets.clone());
     controller.nodes.on_change(move |change| {
         if matches!(change, Change::Applied { old: Some(old), new } if eligibility::is_same(old, new)) {
@@ -104,8 +100,21 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     controller_runtime::run(Arc::new(controller), queue, own_writes, WORKERS, stop).await;
 }
 
-fn selects(spec: &DaemonSetSpec, pod: &Pod) -> bool {
-    spec.selector != LabelSelector::default() && pods::selector(&spec.selector)(&pod.metadata)
+/// Enqueues the sets whose pods, or revisions, change.
+fn follow<K>(dependents: &Informer<K>, sets: &Informer<DaemonSet>, queue: &WorkQueue<Key>)
+where
+    K: Resource + Send + Sync + 'static,
+{
+    let (sets, queue) = (sets.clone(), queue.clone());
+    dependents.on_change(move |change| {
+        let lives = |object: &K| object.meta().deletion_timestamp.is_none();
+        let selects = |set: &DaemonSet, object: &K| set.spec.as_ref().is_some_and(|spec| selects(spec, object.meta()));
+        owners::concerned(change, &sets, lives, selects).into_iter().for_each(|key| queue.add(key));
+    });
+}
+
+fn selects(spec: &DaemonSetSpec, object: &ObjectMeta) -> bool {
+    spec.selector != LabelSelector::default() && pods::selector(&spec.selector)(object)
 }
 
 /// Whether a change of a node is one to a set.
@@ -180,7 +189,7 @@ impl DaemonSets {
         let sets: Api<DaemonSet> = Api::namespaced(self.client.clone(), &key.namespace);
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         let wrote = |pod: &Pod| self.own_writes.wrote(key, &self.pods, pod);
-        claim(set, &sets, pods, &api, |pod| selects(spec, pod), wrote).await
+        claim(set, &sets, pods, &api, |pod| selects(spec, &pod.metadata), wrote).await
     }
 
     async fn count_collision(&self, key: &Key, set: &DaemonSet) -> Result<Next, Error> {

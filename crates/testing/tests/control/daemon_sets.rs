@@ -159,6 +159,13 @@ async fn updates_roll_and_roll_back() {
     let mut template = set["spec"]["template"].clone();
     template["$patch"] = json!("replace");
     assert_eq!(raw.get(&path).await.expect(200)["data"], json!({"spec": {"template": template}}));
+    let revisions: Api<ControllerRevision> = Api::default_namespaced(case.client.clone());
+    let lost = revisions.get(&first[0].1).await.expect("a revision").metadata;
+    revisions.delete(&first[0].1, &DeleteParams::default()).await.expect("deleted");
+    eventually("a lost revision is made again", || async {
+        revisions.get_opt(&first[0].1).await.expect("an answer").filter(|made| made.metadata.uid != lost.uid)
+    })
+    .await;
     case.image("a:2").await;
     case.complete(3, "a:2").await;
     case.image("a:1").await;
