@@ -8,6 +8,8 @@ use k8s_openapi::api::{
 use crate::{pods, service_pods};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
+/// How a Service asks for hints by the sizes of zones. The older name counts before the other.
+const TOPOLOGY_MODE: [&str; 2] = ["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
 
 /// `None` if the pod has no address of the family.
 pub fn of(pod: &Pod, node: Option<&Node>, service: &Service, six: bool) -> Option<Endpoint> {
@@ -22,7 +24,7 @@ pub fn of(pod: &Pod, node: Option<&Node>, service: &Service, six: bool) -> Optio
     let ready = spec.and_then(|spec| spec.publish_not_ready_addresses) == Some(true) || (serving && !terminating);
     let node_name = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).filter(|name| !name.is_empty());
     let zone = node.and_then(|node| node.metadata.labels.as_ref()?.get(ZONE).cloned()).filter(|zone| !zone.is_empty());
-    let near = spec.and_then(|spec| spec.traffic_distribution.as_deref());
+    let near = spec.and_then(|spec| spec.traffic_distribution.as_deref()).filter(|_| !has_topology_mode(service));
     Some(Endpoint {
         addresses,
         conditions: Some(EndpointConditions {
@@ -37,6 +39,13 @@ pub fn of(pod: &Pod, node: Option<&Node>, service: &Service, six: bool) -> Optio
         zone,
         ..Endpoint::default()
     })
+}
+
+/// Whether a Service asks for hints by the sizes of zones, which count before `trafficDistribution`. They are not made here, so it
+/// has none.
+fn has_topology_mode(service: &Service) -> bool {
+    let said = |name: &&str| service.metadata.annotations.as_ref()?.get(*name);
+    TOPOLOGY_MODE.iter().find_map(said).is_some_and(|mode| matches!(mode.as_str(), "Auto" | "auto"))
 }
 
 /// Who should use an endpoint, if the Service would have its traffic stay near.
@@ -122,5 +131,19 @@ mod tests {
         assert_eq!(hints("PreferSameNode", "True"), both);
         assert_eq!(hints("PreferSameZone", "False"), Value::Null);
         assert_eq!(hints("Elsewhere", "True"), Value::Null);
+    }
+
+    #[test]
+    fn the_annotation_counts_before_the_traffic_distribution() {
+        let has_hints = |annotations: Value| {
+            let metadata = json!({"name": "s", "annotations": annotations});
+            let service = json!({"metadata": metadata, "spec": {"trafficDistribution": "PreferClose"}});
+            endpoint(pod("True"), service)["hints"].is_object()
+        };
+        let [older, newer] = TOPOLOGY_MODE;
+        assert!(!has_hints(json!({newer: "Auto"})));
+        assert!(!has_hints(json!({older: "auto"})));
+        assert!(has_hints(json!({newer: "Disabled"})));
+        assert!(has_hints(json!({older: "Disabled", newer: "Auto"})), "the older name counts");
     }
 }
