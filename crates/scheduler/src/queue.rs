@@ -2,8 +2,8 @@
 //!
 //! A pod is in one place: `active` (to be tried, best first), `backing off` (to be tried, but not at once again),
 //! `unschedulable` (to be tried when something happened that could help it, or after five minutes), or `gated` (not to be tried until
-//! its gates are gone). When nobody is active, who backs off is tried early: waiting would help nobody. Those that failed by
-//! an error wait to the end. Time is given from outside.
+//! its gates are gone). When nobody is active, who backs off is tried early, the most important first of those whose time comes in
+//! the same second: waiting would help nobody. Those that failed by an error wait to the end. Time is given from outside.
 
 use std::{
     cmp::Reverse,
@@ -24,6 +24,8 @@ mod tests;
 
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+/// Backing off ends together for all whose time comes within this.
+const WINDOW: Duration = Duration::from_secs(1);
 /// When a pod is tried again although nothing happened that could help it.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(300);
 
@@ -62,6 +64,8 @@ enum Place {
 
 pub struct Queue {
     framework: Arc<Framework>,
+    /// From when on windows are counted.
+    origin: Instant,
     pods: HashMap<String, (Queued, Place)>,
     active: BTreeSet<(Order, String)>,
     backing_off: BTreeSet<(Instant, Order, String)>,
@@ -74,9 +78,10 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub fn new(framework: Arc<Framework>) -> Self {
+    pub fn new(framework: Arc<Framework>, now: Instant) -> Self {
         Self {
             framework,
+            origin: now,
             pods: HashMap::new(),
             active: BTreeSet::new(),
             backing_off: BTreeSet::new(),
@@ -147,8 +152,24 @@ impl Queue {
         self.back_off(queued, until, true);
     }
 
+    /// What was done for a pod that fitted nowhere has failed: its turn comes again, but not before its backoff is over.
+    pub fn try_again(&mut self, uid: &str) {
+        if matches!(self.pods.get(uid), Some((_, Place::Unschedulable)))
+            && let Some((queued, place)) = self.pods.remove(uid)
+        {
+            self.leave(uid, &queued, &place);
+            let until = queued.since + queued.backoff();
+            self.back_off(queued, until, true);
+        }
+    }
+
     /// Something happened: tries those again whom it could help.
     pub fn wake(&mut self, event: &Event<'_>, now: Instant) {
+        self.wake_up_to(i32::MAX, event, now);
+    }
+
+    /// The same, but only those who are no more important.
+    pub fn wake_up_to(&mut self, priority: i32, event: &Event<'_>, now: Instant) {
         let hearing: Vec<_> = self.framework.rejecters.iter().filter(|plugin| plugin.hears(event)).cloned().collect();
         let mut helped: Vec<String> = Vec::new();
         for (rejected_by, pods) in &self.unschedulable {
@@ -157,7 +178,7 @@ impl Queue {
                 continue;
             }
             let helps = |uid: &String| {
-                let pod = self.pods.get(uid).map(|(queued, _)| &queued.pod);
+                let pod = self.pods.get(uid).map(|(queued, _)| &queued.pod).filter(|pod| pod.priority <= priority);
                 pod.is_some_and(|pod| rejected_by.is_empty() || asked.iter().any(|plugin| plugin.helps(event, pod)))
             };
             helped.extend(pods.iter().map(|(_, uid)| uid).filter(|uid| helps(uid)).cloned());
@@ -209,11 +230,17 @@ impl Queue {
         }
         let until = queued.since + queued.backoff();
         if until > now {
+            let until = self.end_of_window(until);
             return self.back_off(queued, until, false);
         }
         let (order, uid) = (self.order(&queued), queued.pod.uid.clone());
         self.active.insert((order, uid.clone()));
         self.pods.insert(uid, (queued, Place::Active(order)));
+    }
+
+    fn end_of_window(&self, time: Instant) -> Instant {
+        let windows = time.duration_since(self.origin).as_nanos().div_ceil(WINDOW.as_nanos());
+        self.origin + WINDOW.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX))
     }
 
     fn back_off(&mut self, queued: Queued, until: Instant, error: bool) {

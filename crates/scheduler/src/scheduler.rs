@@ -17,6 +17,7 @@ use controller_runtime::{Change, Informers};
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    task::JoinSet,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -55,6 +56,10 @@ pub enum Told {
         node: String,
         result: Result<(), BindError>,
     },
+    /// Those who were to go for a pod could not be made to.
+    NotEvicted {
+        for_pod: String,
+    },
 }
 
 pub struct Scheduler {
@@ -70,6 +75,8 @@ pub struct Scheduler {
     assumed: HashMap<String, Queued>,
     /// Bindings on their way.
     bindings: usize,
+    /// Bindings and evictions: dropped with the scheduler, unless it ends in peace.
+    at_work: JoinSet<()>,
     told: UnboundedReceiver<Told>,
     tell: UnboundedSender<Told>,
 }
@@ -78,7 +85,7 @@ impl Scheduler {
     pub fn new(framework: Arc<Framework>, teller: Teller, evictions: Evictions) -> Self {
         let (tell, told) = mpsc::unbounded_channel();
         Self {
-            queue: Queue::new(framework.clone()),
+            queue: Queue::new(framework.clone(), Instant::now()),
             framework,
             teller,
             evictions,
@@ -88,6 +95,7 @@ impl Scheduler {
             shapes: Shapes::default(),
             assumed: HashMap::new(),
             bindings: 0,
+            at_work: JoinSet::new(),
             told,
             tell,
         }
@@ -123,6 +131,7 @@ impl Scheduler {
             while let Ok(told) = self.told.try_recv() {
                 self.guarded(|scheduler| scheduler.hear(told));
             }
+            while self.at_work.try_join_next().is_some() {}
             let may_bind = self.bindings < MOST_BINDINGS;
             if may_bind && let Some(queued) = self.queue.pop(Instant::now()) {
                 let kept = queued.clone();
@@ -141,6 +150,7 @@ impl Scheduler {
                 () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
             }
         }
+        self.at_work.detach_all();
     }
 
     /// Works, and says whether that came to its end: an object that nobody foresaw must not end the scheduling of all others.
@@ -179,13 +189,14 @@ impl Scheduler {
                 self.snapshot.set_namespace(namespace.metadata.name.as_deref().unwrap_or_default(), None);
             }
             Told::Bound { pod, node, result } => self.binding_ended(&pod, &node, result, now),
+            Told::NotEvicted { for_pod } => self.queue.try_again(&for_pod),
         }
     }
 
     fn pod_is_on(&mut self, pod: Arc<Pod>, node: &str, now: Instant) {
         let pod = Arc::new(PodInfo::new(pod, &mut self.shapes));
         self.queue.remove(&pod.uid);
-        self.nominations.remove(&pod.uid);
+        self.goes_to(&pod, node, now);
         let was_assumed = self.assumed.remove(&pod.uid).is_some();
         let was = self.snapshot.pod(&pod.uid).filter(|_| !was_assumed);
         self.snapshot.add_pod(pod.clone(), node);
@@ -214,9 +225,26 @@ impl Scheduler {
         // A status that says what it said before may be older than what was decided here.
         let said = self.queue.get(&pod.uid).map(|was| was.nominated_node());
         if said != Some(pod.nominated_node()) {
-            self.nominations.set(&pod, pod.nominated_node());
+            self.nominate(&pod, pod.nominated_node(), now);
         }
         self.queue.set(pod, now);
+    }
+
+    /// Room was made for a pod at a node, or is none any more. What it gives up elsewhere may do for those who had to leave it free.
+    fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<&str>, now: Instant) {
+        let gives_up = self.nominations.node_of(&pod.uid).is_some_and(|was| node != Some(was));
+        self.nominations.set(pod, node);
+        if gives_up {
+            self.queue.wake_up_to(pod.priority, &Event::PodRemoved(pod), now);
+        }
+    }
+
+    /// A pod does not wait for room any more: it takes it, there or elsewhere.
+    fn goes_to(&mut self, pod: &Arc<PodInfo>, node: &str, now: Instant) {
+        if self.nominations.node_of(&pod.uid).is_some_and(|was| was != node) {
+            self.nominate(pod, None, now);
+        }
+        self.nominations.remove(&pod.uid);
     }
 
     fn pod_has_gone(&mut self, pod: &Pod, now: Instant) {
@@ -265,12 +293,12 @@ impl Scheduler {
         if let Err(rejection) = self.framework.reserve(&pod, &node) {
             return self.rejected_late(queued, &rejection);
         }
-        self.nominations.remove(&pod.uid);
+        self.goes_to(&pod, &node, Instant::now());
         self.snapshot.add_pod(pod.clone(), &node);
         self.assumed.insert(pod.uid.clone(), queued);
         self.bindings += 1;
         let (framework, tell) = (self.framework.clone(), self.tell.clone());
-        tokio::spawn(async move {
+        self.at_work.spawn(async move {
             let result = binding::bind(&framework, &pod, &node).await;
             // The scheduler has ended.
             let _ = tell.send(Told::Bound { pod, node, result });
@@ -279,22 +307,21 @@ impl Scheduler {
 
     /// Makes room for a pod if possible, tells it, and lets it wait.
     fn fits_nowhere(&mut self, queued: Queued, mut diagnosis: Diagnosis) {
-        let pod = queued.pod.clone();
+        let (pod, now) = (queued.pod.clone(), Instant::now());
         let nominated = match self.make_room(&pod, &diagnosis) {
             Some(Outcome::Room { node, victims }) => {
                 for lesser in self.nominations.below(&node, pod.priority) {
-                    self.nominations.remove(&lesser.uid);
+                    self.nominate(&lesser, None, now);
                     self.teller.take_room(&lesser);
                 }
-                self.nominations.set(&pod, Some(&node));
-                let (evictions, for_pod, at) = (self.evictions.clone(), pod.clone(), node.clone());
-                tokio::spawn(async move { evictions.evict(&victims, &for_pod, &at).await });
+                self.nominate(&pod, Some(&node), now);
+                self.evict(victims, pod.clone(), node.clone());
                 Nominated::At(node)
             }
             Some(Outcome::Nothing { words, for_good }) => {
                 diagnosis.making_room = Some(words);
                 if for_good {
-                    self.nominations.remove(&pod.uid);
+                    self.nominate(&pod, None, now);
                     Nominated::Nowhere
                 } else {
                     Nominated::Unchanged
@@ -303,7 +330,17 @@ impl Scheduler {
             None => Nominated::Unchanged,
         };
         self.teller.tell(&pod, Reason::Unschedulable, &diagnosis.to_string(), &nominated);
-        self.queue.misfit(queued, diagnosis.plugins(), Instant::now());
+        self.queue.misfit(queued, diagnosis.plugins(), now);
+    }
+
+    fn evict(&mut self, victims: Vec<Arc<PodInfo>>, for_pod: Arc<PodInfo>, node: String) {
+        let (evictions, tell) = (self.evictions.clone(), self.tell.clone());
+        self.at_work.spawn(async move {
+            if evictions.evict(&victims, &for_pod, &node).await.is_err() {
+                // The scheduler has ended.
+                let _ = tell.send(Told::NotEvicted { for_pod: for_pod.uid.clone() });
+            }
+        });
     }
 
     /// The first plugin that makes room, or the words of the last one. Where there are no nodes, nobody is asked.

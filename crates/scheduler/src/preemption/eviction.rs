@@ -25,8 +25,8 @@ pub struct Evictions {
 }
 
 impl Evictions {
-    /// Makes all go that do not go already.
-    pub async fn evict(&self, victims: &[Arc<PodInfo>], for_pod: &PodInfo, node: &str) {
+    /// Makes all go that do not go already. After a failure the others stay: there is no room for the pod without the one.
+    pub async fn evict(&self, victims: &[Arc<PodInfo>], for_pod: &PodInfo, node: &str) -> kube::Result<()> {
         for victim in victims.iter().filter(|victim| !victim.is_terminating()) {
             match self.evict_one(victim).await {
                 Ok(()) => {
@@ -35,9 +35,13 @@ impl Evictions {
                 }
                 // It is gone already, or another one has its name now.
                 Err(kube::Error::Api(answer)) if answer.is_not_found() || answer.is_conflict() => {}
-                Err(error) => tracing::warn!(pod = %victim.key, %error, "cannot preempt a pod"),
+                Err(error) => {
+                    tracing::warn!(pod = %victim.key, %error, "cannot preempt a pod");
+                    return Err(error);
+                }
             }
         }
+        Ok(())
     }
 
     async fn evict_one(&self, victim: &PodInfo) -> kube::Result<()> {

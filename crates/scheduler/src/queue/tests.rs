@@ -6,7 +6,7 @@ use super::*;
 use crate::fixtures::{framework, node, pod};
 
 fn queue() -> Queue {
-    Queue::new(Arc::new(framework()))
+    Queue::new(Arc::new(framework()), Instant::now())
 }
 
 fn named(name: &str, priority: i32) -> Arc<PodInfo> {
@@ -58,6 +58,36 @@ fn who_backs_off_lets_others_go_first_but_does_not_wait_for_nobody() {
     queue.wake(&Event::NodeAdded(&node("new", json!({}))), now);
     assert_eq!(next(&mut queue, now).as_deref(), Some("other"));
     assert_eq!(next(&mut queue, now).as_deref(), Some("failed"));
+}
+
+#[test]
+fn of_those_whose_backoff_ends_in_the_same_second_the_most_important_comes_first() {
+    let now = Instant::now();
+    let mut queue = Queue::new(Arc::new(framework()), now);
+    let after = |tenths: u32| now + tenths * SECOND / 10;
+    for (name, priority, tenths) in [("first", 0, 3), ("important", 10, 6), ("most important, but later", 20, 11)] {
+        queue.set(named(name, priority), now);
+        let queued = queue.pop(now).expect("a pod");
+        queue.misfit(queued, rejected("NodePorts"), after(tenths));
+    }
+    queue.wake(&Event::NodeAdded(&node("new", json!({}))), after(12));
+    assert_eq!(queue.next_change(), Some(now + 2 * SECOND));
+    let order: Vec<_> = std::iter::from_fn(|| next(&mut queue, after(12))).collect();
+    assert_eq!(order, ["important", "first", "most important, but later"]);
+}
+
+#[test]
+fn who_was_helped_in_vain_waits_no_longer_than_its_backoff() {
+    let (mut queue, now) = (queue(), Instant::now());
+    queue.set(named("web", 0), now);
+    let queued = queue.pop(now).expect("a pod");
+    queue.misfit(queued, rejected("NodePorts"), now);
+    queue.try_again("web");
+    assert_eq!(next(&mut queue, now), None, "not at once, although nobody else wants to");
+    assert_eq!(queue.next_change(), Some(now + SECOND));
+    assert_eq!(next(&mut queue, now + SECOND).as_deref(), Some("web"));
+    queue.try_again("web");
+    assert_eq!(queue.next_change(), None);
 }
 
 #[test]

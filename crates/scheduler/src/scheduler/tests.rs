@@ -1,13 +1,15 @@
 //! The task as a whole, with a server that cannot be reached.
 
+use std::time::Duration;
+
 use controller_runtime::{Clock, SystemClock, events::Recorder};
 use futures::FutureExt;
 use kube::{Client, Config};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    fixtures::{framework, node, pod},
+    fixtures::{asking, framework, node, pod},
     framework::{Bind, Plugin, PreFilter, PreFiltered, Step},
 };
 
@@ -41,17 +43,96 @@ impl Bind for Telling {
     }
 }
 
-#[tokio::test]
-async fn a_pod_that_nobody_foresaw_keeps_no_other_from_its_node() {
-    let (bound, mut who) = mpsc::unbounded_channel();
-    let framework =
-        Framework { bind: Arc::new(Telling(bound)), pre_filters: vec![Arc::new(Shortsighted)], ..framework() };
+fn scheduler(framework: Framework) -> Scheduler {
     let nowhere = Config::new("http://127.0.0.1:1".parse().expect("an address"));
     let client = Client::try_from(nowhere).expect("a client");
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let recorder = Recorder::new(client.clone(), NAME, clock.clone());
     let teller = Teller::new(client.clone(), recorder.clone(), clock.clone());
-    let scheduler = Scheduler::new(Arc::new(framework), teller, Evictions { client, recorder, clock });
+    Scheduler::new(Arc::new(framework), teller, Evictions { client, recorder, clock })
+}
+
+/// A pod that takes all of a node.
+fn large(name: &str, priority: i32, mut changes: Value) -> Told {
+    changes["spec"]["priority"] = json!(priority);
+    changes["spec"]["containers"] = asking(json!({"cpu": "2"}))["spec"]["containers"].take();
+    Told::Pod(pod(name, changes).pod.clone())
+}
+
+fn on(node: &str) -> Value {
+    json!({"spec": {"nodeName": node}})
+}
+
+impl Scheduler {
+    /// Tries the next pod.
+    fn try_next(&mut self) -> Option<String> {
+        let queued = self.queue.pop(Instant::now())?;
+        let uid = queued.pod.uid.clone();
+        self.place(queued);
+        Some(uid)
+    }
+}
+
+#[tokio::test]
+async fn who_gets_no_room_after_all_is_tried_again() {
+    let mut scheduler = scheduler(framework());
+    scheduler.hear(Told::Node(node("one", json!({}))));
+    scheduler.hear(large("victim", 0, on("one")));
+    scheduler.hear(large("urgent", 10, json!({})));
+    assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
+    assert_eq!(scheduler.nominations.node_of("urgent"), Some("one"));
+    let soon = || Instant::now() + Duration::from_secs(10);
+    assert!(scheduler.queue.next_change().is_some_and(|next| next > soon()), "it waits for the victim to go");
+    let told = scheduler.told.recv().await.expect("what came of it");
+    assert!(matches!(&told, Told::NotEvicted { for_pod } if for_pod == "urgent"));
+    scheduler.hear(told);
+    assert!(scheduler.queue.next_change().is_some_and(|next| next < soon()));
+}
+
+#[tokio::test]
+async fn room_that_is_given_up_is_for_those_who_left_it_free() {
+    let first = |mut changes: Value| {
+        changes["spec"]["schedulingGates"] = json!([{"name": "not yet"}]);
+        large("first", 10, changes)
+    };
+    let nominated = |node: &str| json!({"status": {"nominatedNodeName": node}});
+    for then in [json!({}), nominated("two"), on("two")] {
+        let mut scheduler = scheduler(framework());
+        scheduler.hear(Told::Node(node("one", json!({}))));
+        scheduler.hear(first(nominated("one")));
+        scheduler.hear(large("second", 10, json!({})));
+        assert_eq!(scheduler.try_next().as_deref(), Some("second"));
+        scheduler.hear(first(nominated("one")));
+        assert_eq!(scheduler.try_next(), None, "there is no room yet");
+        scheduler.hear(first(then.clone()));
+        assert_eq!(scheduler.try_next().as_deref(), Some("second"), "{then}");
+        assert!(scheduler.assumed.contains_key("second"), "{then}");
+    }
+}
+
+#[tokio::test]
+async fn who_loses_its_room_looks_for_another() {
+    let mut scheduler = scheduler(framework());
+    scheduler.hear(Told::Node(node("one", json!({}))));
+    scheduler.hear(large("victim", 0, on("one")));
+    for (name, priority) in [("urgent", 10), ("more urgent", 20)] {
+        scheduler.hear(large(name, priority, json!({})));
+        assert_eq!(scheduler.try_next().as_deref(), Some(name));
+        assert_eq!(scheduler.nominations.node_of(name), Some("one"));
+    }
+    assert_eq!(scheduler.nominations.node_of("urgent"), None);
+    assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
+    assert_eq!(scheduler.try_next(), None);
+}
+
+#[tokio::test]
+async fn a_pod_that_nobody_foresaw_keeps_no_other_from_its_node() {
+    let (bound, mut who) = mpsc::unbounded_channel();
+    let scheduler = scheduler(Framework {
+        bind: Arc::new(Telling(bound)),
+        pre_filters: vec![Arc::new(Shortsighted)],
+        ..framework()
+    });
     let of = |name: &str| Told::Pod(pod(name, json!({})).pod.clone());
     for told in [Told::Node(node("one", json!({}))), of("odd"), of("good")] {
         scheduler.tell.send(told).expect("it listens");
