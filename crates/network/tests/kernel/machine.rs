@@ -2,9 +2,10 @@
 //! the machine that runs the tests is touched.
 
 use std::{
+    fs,
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::PathBuf,
     sync::mpsc,
     thread,
@@ -21,6 +22,7 @@ pub fn in_own_network<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 
     }
     let ran = thread::spawn(move || {
         enter_new_network();
+        let _notes = Notes::of_this_network();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
             let links = Connection::<Route>::new().unwrap();
@@ -36,6 +38,23 @@ pub fn in_own_network<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 
 fn enter_new_network() {
     // SAFETY: only the network namespace of this thread changes, and nothing else of the process depends on it.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.expect("unshare needs root");
+}
+
+/// What is written down of the settings of this thread's network. It goes with the network.
+struct Notes(PathBuf);
+
+impl Notes {
+    fn of_this_network() -> Self {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let namespace = fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
+        Self(format!("/run/ferry/sysctl/{}-{namespace}", boot.trim()).into())
+    }
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -65,6 +84,7 @@ impl Machine {
         let (say, started) = mpsc::channel();
         thread::spawn(move || {
             enter();
+            let _notes = Notes::of_this_network();
             let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
             let netns = format!("/proc/{}/task/{}/ns/net", process.as_raw_nonzero(), thread.as_raw_nonzero());
             say.send(PathBuf::from(netns)).unwrap();
