@@ -9,7 +9,7 @@ use controller_runtime::Clock;
 use k8s_openapi::{
     api::{
         coordination::v1::Lease,
-        core::v1::{Event, Node, Pod, ServiceAccount},
+        core::v1::{Event, Node, NodeCondition, Pod, ServiceAccount},
     },
     jiff::{SignedDuration, Timestamp},
 };
@@ -118,6 +118,11 @@ impl Cluster {
         make_ready(&self.pods, name).await;
     }
 
+    async fn readiness(&self, node: &str) -> NodeCondition {
+        let status = self.nodes.get(node).await.expect("a node").status.expect("a status");
+        status.conditions.into_iter().flatten().find(|c| c.type_ == "Ready").expect("a condition")
+    }
+
     async fn taints(&self, node: &str) -> Vec<String> {
         let taints = self.nodes.get(node).await.expect("a node").spec.and_then(|spec| spec.taints);
         let text = |key: &str, effect: &str| format!("{}:{effect}", key.rsplit('/').next().unwrap_or_default());
@@ -154,13 +159,23 @@ async fn a_silent_node_is_lost_and_comes_back() {
     let former = cluster.nodes.get("lost").await.expect("a node").metadata.labels.expect("labels");
     assert_eq!(former["beta.kubernetes.io/os"], "linux");
 
-    // A lease is a sign of life as well: by it alone nobody is lost, however long it takes, nor when the clock is set.
+    // Nobody is lost because the clock is set. When the label is back, the controller has looked.
+    clock.set(3600);
+    let unlabelled = Patch::Merge(json!({"metadata": {"labels": {"beta.kubernetes.io/os": null}}}));
+    cluster.nodes.patch("lost", &PatchParams::default(), &unlabelled).await.expect("patched");
+    eventually("the label is back", || async {
+        let node = cluster.nodes.get("lost").await.expect("a node");
+        node.metadata.labels.is_some_and(|labels| labels.contains_key("beta.kubernetes.io/os")).then_some(())
+    })
+    .await;
+    assert_eq!(cluster.readiness("lost").await.status, "True");
+
+    // A lease is a sign of life as well: by it alone nobody is lost, however long it takes.
     for name in ["alive", "lost"] {
         let lease = json!({"metadata": {"name": name}, "spec": {"renewTime": "2026-01-01T00:00:01.000000Z"}});
         let lease: Lease = serde_json::from_value(lease).expect("a lease");
         cluster.leases.create(&PostParams::default(), &lease).await.expect("created");
     }
-    clock.set(3600);
     for second in 2..=50 {
         clock.forward(2);
         for name in ["alive", "lost"] {
@@ -174,8 +189,7 @@ async fn a_silent_node_is_lost_and_comes_back() {
     cluster.beat("alive", "True", 90).await;
     cluster.touch("lost", "last").await;
     cluster.has_taints("lost", &["unreachable:NoExecute", "unreachable:NoSchedule"]).await;
-    let status = cluster.nodes.get("lost").await.expect("a node").status.expect("a status");
-    let ready = status.conditions.iter().flatten().find(|c| c.type_ == "Ready").expect("a condition").clone();
+    let ready = cluster.readiness("lost").await;
     assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("Unknown", Some("NodeStatusUnknown")));
     assert!(ready.last_transition_time.is_some_and(|since| since.0 > until.0), "not earlier");
     cluster.event("NodeNotReady", "Node lost status is now: NodeNotReady").await;
