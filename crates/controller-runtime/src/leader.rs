@@ -81,15 +81,19 @@ impl Elector {
             let term = stop.child_token();
             let working: JoinHandle<()> = tokio::spawn(work(term.clone()));
             let lost = stop.run_until_cancelled(self.renew()).await.is_some();
-            term.cancel();
+            // Who is told to stop finishes its work, so one who has lost the lease is not.
             if lost {
-                working.abort();
+                working.abort()
+            } else {
+                term.cancel()
             }
             if let Err(error) = working.await
                 && !error.is_cancelled()
             {
                 tracing::error!(%error, lease = self.name, "the work of the leader ended badly");
             }
+            // What it followed ends as well.
+            term.cancel();
             self.tell("stopped leading");
             self.release().await;
         }

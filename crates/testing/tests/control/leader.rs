@@ -100,12 +100,12 @@ async fn the_lease_goes_from_one_to_the_other() {
     );
 }
 
-/// Says that it is dropped.
-struct Dropped(mpsc::UnboundedSender<()>);
+/// Says that it is dropped, and whether it was told to stop before.
+struct Dropped(CancellationToken, mpsc::UnboundedSender<bool>);
 
 impl Drop for Dropped {
     fn drop(&mut self) {
-        let _ = self.0.send(());
+        let _ = self.1.send(self.0.is_cancelled());
     }
 }
 
@@ -116,9 +116,8 @@ async fn who_has_lost_the_lease_drops_its_work() {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
     let ((begin, mut began), (tell, mut dropped)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
     let elector = elector(client, "a", Duration::from_secs(2));
-    // Work that does not even hear that it should stop.
-    let work = move |_: CancellationToken| {
-        let (begin, dropped) = (begin.clone(), Dropped(tell.clone()));
+    let work = move |term: CancellationToken| {
+        let (begin, dropped) = (begin.clone(), Dropped(term, tell.clone()));
         async move {
             let _dropped = dropped;
             let _ = begin.send(());
@@ -130,7 +129,8 @@ async fn who_has_lost_the_lease_drops_its_work() {
     began.recv().await.expect("a leads");
     let other = Patch::Merge(json!({"spec": {"holderIdentity": "b", "renewTime": "2030-01-01T00:00:00.000000Z"}}));
     let taken = leases.patch("test", &PatchParams::default(), &other).await.expect("taken");
-    timeout(Duration::from_secs(100), dropped.recv()).await.expect("the work is dropped");
+    let told = timeout(Duration::from_secs(100), dropped.recv()).await.expect("the work is dropped");
+    assert_eq!(told, Some(false), "who is told to stop might still finish something");
     let spec = leases.get("test").await.expect("a lease").spec;
     assert_eq!(spec, taken.spec, "it is not given back");
     stop.cancel();
