@@ -74,8 +74,8 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     controller_runtime::run(controller, queue, OwnWrites::default(), 10, stop).await;
 }
 
-/// The namespace whose last pod is gone: everything else waited for that. Those before it are not worth a look, which is one at all
-/// there is.
+/// The namespace whose last pod is gone: everything else waited for that. A look is one at all there is, so pods before it are
+/// not worth one.
 fn without_pods(change: &Change<Pod>, is_empty: impl Fn(&str) -> bool, goes: impl Fn(&str) -> bool) -> Option<String> {
     let Change::Deleted(last) = change else { return None };
     let namespace = last.metadata.namespace.clone().unwrap_or_default();
