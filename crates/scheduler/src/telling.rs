@@ -1,6 +1,7 @@
 //! What pods are told: where they are bound, or why they fit nowhere and where room was made for them.
 //!
-//! One task writes the statuses, one after the other, so that a later word never comes before an earlier one.
+//! One task writes the statuses, one after the other, so that a later word never comes before an earlier one. It ends with the
+//! teller, whatever is still to be said: the scheduler that leads now says it.
 
 use std::sync::Arc;
 
@@ -15,8 +16,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::pod::PodInfo;
+
+#[cfg(test)]
+mod tests;
 
 /// The longest words an event takes.
 const LONGEST_NOTE: usize = 1024;
@@ -37,23 +42,23 @@ pub enum Nominated {
     Nowhere,
 }
 
-/// Tells pods. Cheap to clone.
-#[derive(Clone)]
+/// Tells pods.
 pub struct Teller {
     recorder: Recorder,
     clock: Arc<dyn Clock>,
     writer: mpsc::UnboundedSender<(Arc<PodInfo>, Value)>,
+    _writes: AbortOnDropHandle<()>,
 }
 
 impl Teller {
     pub fn new(client: Client, recorder: Recorder, clock: Arc<dyn Clock>) -> Self {
         let (writer, mut told) = mpsc::unbounded_channel::<(Arc<PodInfo>, Value)>();
-        tokio::spawn(async move {
+        let writes = tokio::spawn(async move {
             while let Some((pod, status)) = told.recv().await {
                 patch(&client, &pod, &status).await;
             }
         });
-        Self { recorder, clock, writer }
+        Self { recorder, clock, writer, _writes: AbortOnDropHandle::new(writes) }
     }
 
     /// Tells that a pod is bound.
@@ -66,7 +71,7 @@ impl Teller {
     pub fn tell(&self, pod: &Arc<PodInfo>, reason: Reason, words: &str, nominated: &Nominated) {
         self.recorder.event(&about(&*pod.pod), EventType::Warning, "FailedScheduling", note(words));
         if let Some(status) = self.status(pod, reason, words, nominated) {
-            // The task ends with the runtime, and then nobody is told anything.
+            // The task has panicked, or the runtime ends: then nobody is told anything.
             let _ = self.writer.send((pod.clone(), status));
         }
     }
