@@ -27,7 +27,7 @@ use crate::{
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long the seats of a request are kept while its answer is sent. Somebody who does not take it occupies nobody.
-const SENT_WITHIN: Duration = Duration::from_millis(500);
+pub(crate) const SENT_WITHIN: Duration = Duration::from_millis(500);
 
 /// Answers one request, whatever it is.
 pub async fn handle(server: Arc<Server>, peer: Identity, request: Request<RequestBody>) -> Response<Body> {

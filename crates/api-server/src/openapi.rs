@@ -16,7 +16,7 @@ use std::{
     cell::OnceCell,
     collections::BTreeMap,
     io::{Read, Write},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
 
 use bytes::Bytes;
@@ -79,6 +79,8 @@ struct Made {
 struct Document {
     tag: Arc<str>,
     gzip: Bytes,
+    /// Compressed, too, from when it was first asked for.
+    protobuf: Arc<OnceLock<Bytes>>,
     /// What it was made from.
     of: Arc<[Weak<Resource>]>,
 }
@@ -154,11 +156,12 @@ impl OpenApi {
 impl Document {
     fn new<'a>(document: &Value, of: impl Iterator<Item = &'a Arc<Resource>>) -> Self {
         let json = serde_json::to_vec(document).unwrap_or_default();
-        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-        // Writing to memory cannot fail.
-        let _ = gzip.write_all(&json);
-        let gzip = gzip.finish().unwrap_or_default().into();
-        Self { tag: hash(&json).into(), gzip, of: of.map(Arc::downgrade).collect() }
+        Self {
+            tag: hash(&json).into(),
+            gzip: compressed(&json),
+            protobuf: Arc::default(),
+            of: of.map(Arc::downgrade).collect(),
+        }
     }
 
     fn is_of(&self, version: &Version) -> bool {
@@ -167,11 +170,11 @@ impl Document {
         self.of.len() == version.resources.len() && self.of.iter().zip(version.resources.values()).all(same)
     }
 
-    fn json(&self) -> Vec<u8> {
-        let mut json = Vec::new();
-        // It was compressed here, from memory to memory.
-        let _ = GzDecoder::new(&*self.gzip).read_to_end(&mut json);
-        json
+    fn protobuf(&self, dialect: Dialect) -> &Bytes {
+        self.protobuf.get_or_init(|| {
+            let document: Value = serde_json::from_slice(&plain(&self.gzip)).unwrap_or_default();
+            compressed(&gnostic::write(dialect, &document))
+        })
     }
 
     fn answer(&self, form: Form, dialect: Dialect, asked: &Asked) -> Response<Body> {
@@ -179,11 +182,8 @@ impl Document {
         let body = match form {
             _ if has_it => Bytes::new(),
             Form::Json if asked.gzip => self.gzip.clone(),
-            Form::Json => self.json().into(),
-            Form::Protobuf => {
-                let document: Value = serde_json::from_slice(&self.json()).unwrap_or_default();
-                gnostic::write(dialect, &document).into()
-            }
+            Form::Json => plain(&self.gzip).into(),
+            Form::Protobuf => plain(self.protobuf(dialect)).into(),
         };
         let mut answer = tagged(body, &self.tag, &asked.known);
         if form == Form::Json && asked.gzip && !has_it {
@@ -197,6 +197,20 @@ impl Document {
         set(&mut answer, header::VARY, "Accept, Accept-Encoding");
         answer
     }
+}
+
+fn compressed(text: &[u8]) -> Bytes {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    // Writing to memory cannot fail.
+    let _ = gzip.write_all(text);
+    gzip.finish().unwrap_or_default().into()
+}
+
+/// What was compressed here.
+fn plain(gzip: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    let _ = GzDecoder::new(gzip).read_to_end(&mut text);
+    text
 }
 
 impl Dialect {

@@ -210,7 +210,11 @@ impl Level {
         let mut all = dispatched;
         while let Some(Dispatched { kept, seat, waited }) = all.pop() {
             if let Err((seat, _)) = kept.tell.send((seat, waited)) {
-                all.extend(self.set().finish(seat, self.now()).1);
+                let (lingering, more) = self.set().finish(seat, self.now());
+                all.extend(more);
+                if let Some(lingering) = lingering {
+                    self.release_later(lingering);
+                }
             }
         }
     }

@@ -27,6 +27,8 @@ pub async fn delete(call: &Call<'_>, request: Request<RequestBody>) -> Result<Re
     let options = options(call, request).await?;
     let target = call.target();
     let (code, answer) = match call.server.registry.delete(&target, call.context, &options).await? {
+        // Only who says so in the old way is told that it takes a while.
+        Deleted::Pending(answer) if options.orphan_dependents == Some(false) => (StatusCode::ACCEPTED, answer),
         Deleted::Pending(answer) => (StatusCode::OK, answer),
         Deleted::Gone(answer) if call.resource.strategy.returns_deleted => (StatusCode::OK, answer),
         Deleted::Gone(answer) => {

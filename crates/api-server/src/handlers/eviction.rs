@@ -3,6 +3,8 @@
 //! A pod that counts is taken out of its budget first. One that does not (it has not begun, has ended or is not ready) goes
 //! without, but only as it was when that was found: if it changed meanwhile, it is judged again.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use hyper::{Request, Response};
 use object_model::{
@@ -28,6 +30,9 @@ use crate::{
 
 /// The pods that a budget has let go but that are still there, at the most.
 const MOST_DISRUPTED: usize = 2000;
+/// How often a pod is looked at anew that changes while it is to go, and how long after.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 /// When to try again after a budget that is not up to date.
 const RETRY_SECONDS: i32 = 10;
 /// The condition of a budget that says whether another pod may go.
@@ -47,8 +52,9 @@ pub async fn evict(call: &Call<'_>, request: Request<RequestBody>) -> Result<Res
     if options.dry_run && !delete.is_dry_run() {
         delete.dry_run = vec!["All".to_owned()];
     }
-    let asked_version = delete.preconditions.as_ref().is_some_and(|p| p.resource_version.is_some());
+    let asked = delete.preconditions.clone().unwrap_or_default();
     let target = Target { subresource: "", ..call.target() };
+    let mut tries = 0;
     loop {
         let pod = call.server.registry.get(&target, "").await?.object(&call.resource.kind);
         let verdict = judge(call, &pod, delete.is_dry_run()).await?;
@@ -58,9 +64,13 @@ pub async fn evict(call: &Call<'_>, request: Request<RequestBody>) -> Result<Res
         if !matches!(verdict, MayGo::Anyway) {
             preconditions.resource_version.get_or_insert_with(|| Meta::of(&pod).resource_version().to_owned());
         }
+        // It never becomes another one.
+        let is_another = asked.uid.as_deref().is_some_and(|uid| uid != Meta::of(&pod).uid());
+        tries += 1;
+        let goes_on = !is_another && asked.resource_version.is_none() && tries < TRIES;
         match (mark_and_delete(call, &target, delete).await, verdict) {
-            (Err(status), _) if asked_version || !status.is(Reason::CONFLICT) => return Err(status),
-            (Err(_), MayGo::Unbegun) => {}
+            (Err(status), _) if !goes_on || !status.is(Reason::CONFLICT) => return Err(status),
+            (Err(_), MayGo::Unbegun) => tokio::time::sleep(PAUSE).await,
             (Err(_), MayGo::Unready { budget }) => return Err(still_processed(&budget)),
             (Err(status), MayGo::Anyway) => return Err(status),
             (Ok(()), _) => {

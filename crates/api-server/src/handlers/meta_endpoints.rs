@@ -10,6 +10,7 @@ use hyper::{
 use object_model::status::Status;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::{plain, respond};
 use crate::{
@@ -67,9 +68,15 @@ pub async fn handle(
     }
 }
 
-/// Documents take long to make: elsewhere, so that others are served meanwhile.
+/// Documents take long to make, and much memory: elsewhere, so that others are served meanwhile, and a few at a time, also of
+/// those whose clients have gone.
 async fn openapi(server: Arc<Server>, asked: Asked) -> Result<Response<Body>, Status> {
-    let made = tokio::task::spawn_blocking(move || server.openapi.answer(&asked, &server.catalogue.served()));
+    static MAKERS: Semaphore = Semaphore::const_new(2);
+    let turn = MAKERS.acquire().await.map_err(Status::internal)?;
+    let made = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        server.openapi.answer(&asked, &server.catalogue.served())
+    });
     let made = made.await.map_err(Status::internal)?;
     Ok(made.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n")))
 }

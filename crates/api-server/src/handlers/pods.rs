@@ -102,6 +102,13 @@ impl Change for Bind<'_> {
                 meta.uid()
             ));
         }
+        let version = wanted.resource_version();
+        if !version.is_empty() && version != meta.resource_version() {
+            return refused(format!(
+                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {}",
+                meta.resource_version()
+            ));
+        }
         let node = current.text_at(&["spec", "nodeName"]);
         if meta.is_deleting() {
             return refused(format!("pod {name} is being deleted, cannot be assigned to a host"));

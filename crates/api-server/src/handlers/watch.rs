@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     body::{Body, Chunks, RequestBody},
+    chain::SENT_WITHIN,
     context::TakenSeats,
     negotiation::{Content, Encoding},
     options::ListOptions,
@@ -37,6 +38,8 @@ use crate::{
 /// How long a watch lasts that names no time: between this and twice this, so that they do not all end at once.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// However long it was asked to last.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// So long before its end a watch gets a last bookmark, from which the next one can go on.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_millis(5);
@@ -49,11 +52,13 @@ pub async fn watch(call: &Call<'_>, request: Request<RequestBody>) -> Result<Res
     let options = ListOptions::read(&call.query)?;
     let content = Content::Events { custom: call.resource.custom };
     let (encoding, writer) = negotiate_for(content, call, request.headers(), options.include_object.as_deref())?;
+    let drain = &call.server.drain;
+    let mut lasts = Duration::ZERO;
     let body = match begin(call, &options).await {
         Ok(start) => {
-            let cache = call.server.registry.cache.clone();
-            let (drain, seats) = (call.server.drain.clone(), call.context.seats.clone());
-            Body::Chunks(Box::new(WatchStream::new(cache, writer, start, drain, seats)))
+            let (cache, seats) = (call.server.registry.cache.clone(), call.context.seats.clone());
+            lasts = start.timeout;
+            Body::Chunks(Box::new(WatchStream::new(cache, writer, start, drain.clone(), seats)))
         }
         // Clients look for this among the events, whether the past is gone now or later.
         Err(expired) if expired.is(Reason::EXPIRED) => {
@@ -68,7 +73,14 @@ pub async fn watch(call: &Call<'_>, request: Request<RequestBody>) -> Result<Res
             Encoding::Protobuf => streaming::Framing::Frames,
             _ => streaming::Framing::Lines,
         };
-        return streaming::over_websocket(request, body, framing);
+        call.context.seats.give_back_after(SENT_WITHIN);
+        let drain = drain.clone();
+        // Whoever does not read does not let it come to its end.
+        let over = async move {
+            let _ = tokio::time::timeout(lasts, drain.cancelled()).await;
+            tokio::time::sleep(LAST_BOOKMARK).await;
+        };
+        return streaming::over_websocket(request, body, framing, over);
     }
     let mut response = Response::new(body);
     let media = match encoding {
@@ -87,7 +99,7 @@ async fn begin(call: &Call<'_>, options: &ListOptions) -> Result<Start, Status> 
     let cache = &call.resource.cache;
     let selection = Selection::new(&call.target(), options)?;
     let timeout = match options.timeout_seconds {
-        Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(LONGEST),
         _ => DEFAULT_TIMEOUT + DEFAULT_TIMEOUT.mul_f64(jitter()),
     };
     let version = options.resource_version.as_str();

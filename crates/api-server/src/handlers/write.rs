@@ -1,5 +1,7 @@
 //! POST, PUT and PATCH: each is a [`Change`] that the registry carries out.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use bytes::BytesMut;
 use hyper::{Request, Response, StatusCode};
@@ -223,13 +225,12 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
 fn dedupe_owners(call: &Call<'_>, object: &mut Value) {
     let owners = Meta::of(object).get("ownerReferences").and_then(Value::as_array);
     let Some(owners) = owners.filter(|o| o.len() > 1).cloned() else { return };
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
-    let mut duplicates = Vec::new();
+    let (mut kept, mut duplicates, mut seen) = (Vec::with_capacity(owners.len()), Vec::new(), HashSet::new());
     for owner in owners {
-        if kept.contains(&owner) {
-            duplicates.push(owner["uid"].as_str().unwrap_or_default().to_owned());
-        } else {
+        if seen.insert(owner.to_string()) {
             kept.push(owner);
+        } else {
+            duplicates.push(owner["uid"].as_str().unwrap_or_default().to_owned());
         }
     }
     if !duplicates.is_empty() {

@@ -52,7 +52,7 @@ pub async fn get(call: &Call<'_>, request: Request<RequestBody>) -> Result<Respo
     let mut answer = tunnel::passed(call, response);
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     if streaming::upgrade::is_websocket(request.headers()) {
-        return over_websocket(request, answer.into_body(), Framing::Chunks);
+        return over_websocket(request, answer.into_body(), Framing::Chunks, std::future::pending());
     }
     Ok(answer)
 }

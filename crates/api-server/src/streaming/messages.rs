@@ -30,6 +30,7 @@ pub(crate) fn over_websocket(
     mut request: Request<RequestBody>,
     body: Body,
     framing: Framing,
+    over: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Response<Body>, Status> {
     let known = ["", "binary.k8s.io", "base64.binary.k8s.io"];
     let (response, protocol) = upgrade::websocket(request.headers(), &known).map_err(tunnel::refused)?;
@@ -45,6 +46,7 @@ pub(crate) fn over_websocket(
         tokio::select! {
             () = tell(body, &messages, framing) => {}
             () = messages.gone() => {}
+            () = over => {}
         }
     });
     Ok(response.map(|()| Body::Empty))

@@ -1,5 +1,7 @@
 //! Object metadata: the rules of the object model, and what built-in kinds add to them.
 
+use std::collections::HashSet;
+
 use object_model::meta::{Meta, TextMap, validate};
 use object_model::names;
 use serde_json::Value;
@@ -86,13 +88,13 @@ pub fn template_meta(meta: &Field) {
 
 /// `metav1.Condition`s of a status.
 pub fn conditions(conditions: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for condition in conditions.each() {
         let kind = condition.at("type").text();
         if seen.contains(&kind) {
             condition.at("type").duplicate();
         }
-        seen.push(kind);
+        seen.insert(kind);
         condition.at("type").qualified_name();
         condition.at("status").one_of(&["False", "True", "Unknown"]);
         if condition.at("observedGeneration").number() < 0 {

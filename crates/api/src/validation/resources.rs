@@ -1,5 +1,7 @@
 //! Names and amounts of resources: cpu, memory, huge pages, extended resources.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use serde_json::Value;
 
@@ -201,7 +203,7 @@ fn limits_and_requests(
 
 /// The resource claims a container uses must be the pod's, each once.
 fn claims(claims: &Field, known: &[&str]) {
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
     for claim in claims.each() {
         let (name, request) = (claim.at("name").text(), claim.at("request"));
         if name.is_empty() {
@@ -223,7 +225,7 @@ fn claims(claims: &Field, known: &[&str]) {
                     .filter(|s| s.split_once('/').is_some_and(|(n, _)| n == name))
                     .for_each(|_| claim.duplicate_value(name));
             }
-            seen.push(key);
+            seen.insert(key);
         }
         if !known.contains(&name) {
             let mut sorted = known.to_vec();

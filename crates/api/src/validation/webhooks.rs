@@ -1,5 +1,7 @@
 //! Where a webhook is: a URL or a Service in the cluster.
 
+use std::collections::HashSet;
+
 use object_model::names;
 
 use super::Field;
@@ -18,13 +20,13 @@ pub fn client_config(config: &Field) {
 
 /// The versions of a review that a webhook understands: one of the known ones, unless `any` will do.
 pub fn review_versions(versions: &Field, known: &[&str], any: bool) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for version in versions.each() {
         if seen.contains(&version.text()) {
             version.invalid("duplicate version");
             continue;
         }
-        seen.push(version.text());
+        seen.insert(version.text());
         version.invalid_for(names::dns1035_label(version.text()));
     }
     if !any && !seen.iter().any(|version| known.contains(version)) {

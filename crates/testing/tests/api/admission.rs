@@ -239,7 +239,14 @@ pub async fn posts_to_pods(place: &Place) {
     let object = json!({"metadata": {"name": node, "labels": {zone: "z"}}});
     place.client.post("/api/v1/nodes", &object).await.expect(201);
     place.create("pods", &pod("p")).await;
-    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": node}});
+    let mut binding =
+        json!({"metadata": {"name": "p", "resourceVersion": "1"}, "target": {"kind": "Node", "name": node}});
+    let why = place.client.post(&place.core("pods/p/binding"), &binding).await.refused(409);
+    assert!(
+        why.contains("Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: "),
+        "{why}"
+    );
+    binding["metadata"] = json!({"name": "p"});
     place.client.post(&place.core("pods/p/binding"), &binding).await.expect(201);
     let bound = place.client.get(&place.core("pods/p")).await.expect(200);
     assert_eq!(bound["metadata"]["labels"][zone], "z");

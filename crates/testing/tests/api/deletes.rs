@@ -31,6 +31,7 @@ pub async fn finalizers_hold(place: &Place) {
     let deleting = client.delete(&path).await.expect(200);
     assert_eq!(deleting["kind"], "ConfigMap");
     assert!(deleting["metadata"]["deletionTimestamp"].is_string());
+    client.delete_with(&path, &json!({"orphanDependents": false})).await.expect(202);
     let again = client.delete(&path).await.expect(200);
     assert_eq!(again, deleting, "nothing has changed, so there is no revision");
 

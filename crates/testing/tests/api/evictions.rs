@@ -91,6 +91,9 @@ pub async fn pods_that_do_not_count_go_as_they_are(place: &Place) {
     let mut pending = pod("pending");
     pending["metadata"]["labels"] = json!({"app": "a"});
     place.create("pods", &pending).await;
+    let mut of_another = eviction("pending");
+    of_another["deleteOptions"] = json!({"preconditions": {"uid": "of-another"}});
+    client.post(&evict("pending"), &of_another).await.refused(409);
     client.post(&evict("pending"), &eviction("pending")).await.expect(201);
     client.get(&place.core("pods/pending")).await.refused(404);
     running(place, "ready", true).await;

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use testing::{
     TestServer,
     client::{APPLY, Client, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, YAML},
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{configmap, names};
+use super::{configmap, names, pod};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -52,6 +52,34 @@ async fn large_bodies() {
     large["data"]["key"] = "x".repeat(2 << 20).into();
     let refused = server.client().post(MAPS, &large).await;
     assert!([413, 422].contains(&refused.code), "{}", refused.text());
+    others_are_served(&server).await;
+}
+
+/// What is looked through once is looked through in a moment; what is compared each with each takes minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_lists() {
+    let server = TestServer::embedded().await;
+    let client = server.client();
+    let named = |count: usize, field: &str| -> Value { (0..count).map(|n| json!({field: n.to_string()})).collect() };
+    let mut owned = configmap("owned");
+    owned["metadata"]["ownerReferences"] = named(150_000, "uid");
+    let mut spec = pod("p");
+    spec["spec"]["containers"] = named(150_000, "name");
+    let mut claims = pod("q");
+    claims["spec"]["containers"][0]["env"] = named(150_000, "name");
+    let usages: Value = (0..200_000).map(|n: usize| json!(n.to_string())).collect();
+    let request =
+        json!({"metadata": {"name": "r"}, "spec": {"usages": usages, "signerName": "a.b/c", "request": "aa"}});
+    for (path, object) in [
+        (MAPS, owned),
+        ("/api/v1/namespaces/default/pods", spec),
+        ("/api/v1/namespaces/default/pods", claims),
+        ("/apis/certificates.k8s.io/v1/certificatesigningrequests", request),
+    ] {
+        let answer = tokio::time::timeout(Duration::from_secs(45), client.post(path, &object)).await;
+        let answer = answer.unwrap_or_else(|_| panic!("{path} has not answered"));
+        assert!((400..500).contains(&answer.code), "{}", answer.code);
+    }
     others_are_served(&server).await;
 }
 

@@ -112,6 +112,9 @@ pub async fn ends(place: &Place) {
     let client = &place.client;
     let mut short = client.watch(&place.core("configmaps?watch=1&timeoutSeconds=1")).await.expect("a watch");
     assert!(short.next().await.is_none());
+    place.create("configmaps", &configmap("long")).await;
+    let forever = place.core("configmaps?watch=1&timeoutSeconds=9223372036854775807");
+    assert!(client.watch(&forever).await.expect("a watch").next().await.is_some());
     let nonsense = client.watch(&place.core("configmaps?watch=1&resourceVersion=x")).await;
     nonsense.err().expect("refused").refused(400);
 }

@@ -5,7 +5,7 @@
 //! subject does not match.
 
 use std::{
-    collections::{HashMap, hash_map::Entry as Slot},
+    collections::{HashMap, HashSet, hash_map::Entry as Slot},
     sync::Arc,
 };
 
@@ -35,7 +35,7 @@ pub struct Index {
     everywhere: Grants,
     inside: HashMap<Box<str>, Grants>,
     /// Whom each binding names, to find its grants again when it changes. By position and key.
-    bindings: HashMap<(usize, Box<str>), Vec<Subject>>,
+    bindings: HashMap<(usize, Box<str>), HashSet<Subject>>,
 }
 
 /// A role's rules, found by what they are about.
@@ -69,7 +69,7 @@ pub enum RoleRef {
     Unknown(Box<str>),
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Subject {
     User(Box<str>),
     Group(Box<str>),
@@ -107,16 +107,15 @@ impl Index {
             return;
         };
         let role = RoleRef::of(binding, namespace);
-        let mut bound = Vec::new();
+        let mut bound = HashSet::new();
         for given in binding.items("subjects") {
-            let Some(subject) = Subject::of(given, namespace) else { continue };
             // Only the first mention of somebody counts.
-            if bound.contains(&subject) {
+            let Some(subject) = Subject::of(given, namespace).filter(|subject| !bound.contains(subject)) else {
                 continue;
-            }
+            };
             let reason = reason(binding, given, namespace).into();
             grants.of_mut(&subject).push(Grant { binding: key.into(), role: role.clone(), reason });
-            bound.push(subject);
+            bound.insert(subject);
         }
         self.bindings.insert((resource, key.into()), bound);
     }

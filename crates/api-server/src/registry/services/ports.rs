@@ -40,8 +40,12 @@ impl Ports {
     /// The ports of a new Service: those of one number (of several protocols) share one.
     pub fn for_new(&mut self, ports: &mut [Value], may_choose: bool) -> Result<(), Wrong> {
         let mut shared: HashMap<i64, i64> = HashMap::new();
-        for index in 0..ports.len() {
-            let (port, given) = (number(&ports[index], "port"), number(&ports[index], "nodePort"));
+        let mut asked: HashMap<i64, i64> = HashMap::new();
+        for port in ports.iter().filter(|port| number(port, "nodePort") != 0) {
+            asked.entry(number(port, "port")).or_insert(number(port, "nodePort"));
+        }
+        for (index, entry) in ports.iter_mut().enumerate() {
+            let (port, given) = (number(entry, "port"), number(entry, "nodePort"));
             if given == 0 && !may_choose {
                 continue;
             }
@@ -49,17 +53,15 @@ impl Ports {
                 Some(shared) if given == 0 || given == *shared => *shared,
                 Some(_) => self.named(index, given)?,
                 None => {
-                    let same = ports.iter().filter(|other| number(other, "port") == port);
-                    let wanted = same.map(|other| number(other, "nodePort")).find(|wanted| *wanted != 0);
-                    let chosen = match wanted {
-                        Some(wanted) => self.named(index, wanted)?,
+                    let chosen = match asked.get(&port) {
+                        Some(wanted) => self.named(index, *wanted)?,
                         None => self.any()?,
                     };
                     shared.insert(port, chosen);
                     chosen
                 }
             };
-            ports[index]["nodePort"] = chosen.into();
+            entry["nodePort"] = chosen.into();
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding: where a policy applies, and with what.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use serde_json::Value;
 
@@ -69,13 +71,13 @@ fn validating(binding: &Field) {
     shared(binding);
     let spec = binding.at("spec");
     let actions = spec.at("validationActions");
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for action in actions.each() {
         action.one_of(&["Audit", "Deny", "Warn"]);
         if seen.contains(&action.text()) {
             action.duplicate();
         }
-        seen.push(action.text());
+        seen.insert(action.text());
     }
     if seen.contains(&"Deny") && seen.contains(&"Warn") {
         actions.invalid(

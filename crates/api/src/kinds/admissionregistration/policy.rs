@@ -1,5 +1,7 @@
 //! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: rules in CEL about writes.
 
+use std::collections::HashSet;
+
 use expressions::Type;
 use object_model::names;
 use serde_json::Value;
@@ -105,14 +107,14 @@ fn validating(policy: &Field, skip_conditions: bool) {
         annotations.invalid(format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations"));
     }
     let name = policy.value()["metadata"]["name"].as_str().unwrap_or_default();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for annotation in annotations.each() {
         audit_annotation(&annotation, name, &scope);
         let key = annotation.at("key");
         if seen.contains(&key.text()) {
             key.with_text().duplicate();
         }
-        seen.push(key.text());
+        seen.insert(key.text());
     }
 }
 

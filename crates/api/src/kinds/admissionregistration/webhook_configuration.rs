@@ -1,5 +1,7 @@
 //! ValidatingWebhookConfiguration and MutatingWebhookConfiguration: servers that are asked about writes.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use serde_json::Value;
 
@@ -89,7 +91,7 @@ fn tolerated(new: &Value, old: &Value) -> Tolerated {
 
 fn validate(configuration: &Field, tolerated: &Tolerated) {
     meta::object_meta(&configuration.at("metadata"), false, names::name_is_dns_subdomain);
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for hook in configuration.at("webhooks").each() {
         webhook(&hook, tolerated);
         let versions = hook.at("admissionReviewVersions");
@@ -102,7 +104,7 @@ fn validate(configuration: &Field, tolerated: &Tolerated) {
             if seen.contains(&name.text()) {
                 name.duplicate();
             }
-            seen.push(name.text());
+            seen.insert(name.text());
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a definition says, in its inner form.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use object_model::schema::custom;
 use serde_json::Value;
@@ -220,7 +222,7 @@ fn selectable_fields(fields: &Field, validation: &Field, without_schema: &str, o
     if !schema.is_set() {
         return fields.invalid_value("", without_schema);
     }
-    let mut seen: Vec<Vec<&str>> = Vec::new();
+    let mut seen: HashSet<Vec<&str>> = HashSet::new();
     for field in fields.each() {
         let path = field.at("jsonPath");
         if !path.required() {
@@ -245,7 +247,7 @@ fn selectable_fields(fields: &Field, validation: &Field, without_schema: &str, o
         if seen.contains(&steps) {
             path.duplicate();
         } else {
-            seen.push(steps);
+            seen.insert(steps);
         }
     }
     let had_these =

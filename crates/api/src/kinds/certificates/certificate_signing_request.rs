@@ -4,6 +4,8 @@
 //! Approved and Denied, the signer (`status`) the certificate. That the request is signed by the key it is for is not
 //! checked here, but by the signer.
 
+use std::collections::HashSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use object_model::names;
@@ -210,10 +212,10 @@ fn usages(usages: &Field, old: &Value) {
     if old.iter().all(|usage| USAGES.contains(usage)) {
         usages.each().for_each(|usage| usage.one_of(USAGES));
     }
-    let repeats = |list: &[&str], i: usize| list.iter().take(i).any(|earlier| Some(earlier) == list.get(i));
-    if !(0..old.len()).any(|i| repeats(&old, i)) {
-        let now: Vec<&str> = usages.texts().collect();
-        usages.each().enumerate().filter(|(i, _)| repeats(&now, *i)).for_each(|(_, usage)| usage.duplicate());
+    let mut seen = HashSet::new();
+    if old.iter().all(|usage| seen.insert(*usage)) {
+        let (now, mut seen) = (usages.texts(), HashSet::new());
+        usages.each().zip(now).filter(|(_, text)| !seen.insert(*text)).for_each(|(usage, _)| usage.duplicate());
     }
 }
 
@@ -258,7 +260,7 @@ fn conditions(conditions: &Field, old: &Value) {
         .collect();
     let both_before = before.contains(&"Approved") && before.contains(&"Denied");
     let repeated_before = (0..before.len()).any(|i| before[..i].contains(&before[i]));
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for condition in conditions.each() {
         let (kind, status) = (condition.at("type"), condition.at("status"));
         if !before.contains(&"") {
@@ -279,7 +281,7 @@ fn conditions(conditions: &Field, old: &Value) {
         if !repeated_before && seen.contains(&kind.text()) {
             kind.with_text().duplicate();
         }
-        seen.push(kind.text());
+        seen.insert(kind.text());
     }
 }
 

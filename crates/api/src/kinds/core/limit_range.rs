@@ -1,5 +1,7 @@
 //! LimitRange: bounds and defaults for the resources of objects in a namespace.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use serde_json::{Value, json};
 
@@ -48,14 +50,14 @@ fn default_item(item: &mut Value) {
 fn validate(range: &Field) {
     meta::builtin_meta(&range.at("metadata"), true, names::name_is_dns_subdomain);
     let spec = range.at("spec");
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for item in spec.at("limits").each() {
         let kind = item.at("type");
         type_name(&kind);
         if seen.contains(&kind.text()) {
             kind.duplicate();
         }
-        seen.push(kind.text());
+        seen.insert(kind.text());
         for list in LISTS {
             if kind.is("Pod") && list.starts_with("default") {
                 if !item.at(list).is_empty() {

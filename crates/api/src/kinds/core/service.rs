@@ -6,6 +6,8 @@
 
 pub mod addresses;
 
+use std::collections::HashSet;
+
 use object_model::field::ErrorKind;
 use object_model::names;
 use serde_json::{Value, json};
@@ -171,7 +173,7 @@ fn external_name(spec: &Field) {
 }
 
 fn ports(ports: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for port in ports.each() {
         let name = port.at("name");
         if ports.len() > 1 && name.is_empty() {
@@ -181,7 +183,7 @@ fn ports(ports: &Field) {
             if seen.contains(&name.text()) {
                 name.duplicate();
             } else {
-                seen.push(name.text());
+                seen.insert(name.text());
             }
         }
         port.at("port").port_number();
@@ -229,7 +231,7 @@ fn node_ports(spec: &Field) {
         }
     }
     for (number, told_at_port) in [("nodePort", false), ("port", true)] {
-        let mut seen = Vec::new();
+        let mut seen = HashSet::new();
         for port in ports.each() {
             let key = (port.at("protocol").text(), port.at(number).number());
             if seen.contains(&key) {
@@ -241,7 +243,7 @@ fn node_ports(spec: &Field) {
                 }
             }
             if told_at_port || key.1 != 0 {
-                seen.push(key);
+                seen.insert(key);
             }
         }
     }

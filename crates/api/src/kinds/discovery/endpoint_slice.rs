@@ -1,5 +1,7 @@
 //! EndpointSlice: some of the endpoints of a Service.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use serde_json::Value;
 
@@ -74,7 +76,7 @@ fn validate(slice: &Field) {
     if ports.len() > MAX_PORTS {
         ports.too_many(MAX_PORTS);
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     for port in ports.each() {
         let name = port.at("name");
         name.dns_label_if_any();
@@ -133,13 +135,13 @@ fn hinted(hints: &Field, rule: fn(&str) -> Vec<String>) {
     if hints.len() > MAX_HINTS {
         hints.too_many(MAX_HINTS);
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for hint in hints.each() {
         let name = hint.at("name");
         if seen.contains(&name.text()) {
             name.with_text().duplicate();
         }
-        seen.push(name.text());
+        seen.insert(name.text());
         name.invalid_for(rule(name.text()));
     }
 }

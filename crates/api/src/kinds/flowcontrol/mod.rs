@@ -1,5 +1,7 @@
 //! flowcontrol.apiserver.k8s.io: which requests share the server, and how.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::kinds::{Reset, Update, prepare};
@@ -61,13 +63,13 @@ const STATUS: (&str, Update) = (
 /// Conditions of a status: each type once.
 fn conditions(object: &Field) {
     let status = object.at("status");
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for condition in status.at("conditions").each() {
         let kind = condition.at("type");
         if seen.contains(&kind.text()) {
             kind.with_text().duplicate();
         }
-        seen.push(kind.text());
+        seen.insert(kind.text());
         kind.required();
     }
 }

@@ -1,5 +1,7 @@
 //! RuntimeClass: a container runtime by name, what it costs, and where it is.
 
+use std::collections::HashSet;
+
 use object_model::field::ErrorKind;
 use object_model::names;
 use serde_json::Value;
@@ -43,13 +45,13 @@ fn validate(class: &Field) {
     selectors::labels(&scheduling.at("nodeSelector"));
     let tolerations = scheduling.at("tolerations");
     pod::tolerations(&tolerations);
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for toleration in tolerations.each() {
         let meaning = ["key", "operator", "value", "effect"].map(|name| toleration.at(name).text());
         if seen.contains(&meaning) {
             toleration.tell(ErrorKind::Duplicate, None, go_form::shown("Toleration", toleration.value()));
         }
-        seen.push(meaning);
+        seen.insert(meaning);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! That only some namespaces may ask for admin access is for the server to check.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use expressions::{Environment, Library, LibraryType, ObjectType, Type};
@@ -42,7 +43,7 @@ fn list(list: &Field, max: usize, item: impl Fn(&Field)) {
 fn set(items: &Field, max: usize, item: impl Fn(&Field), key: impl Fn(&Field) -> String) {
     list(items, max, item);
     if items.len() <= max {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for one in items.each() {
             let key = key(&one);
             if seen.contains(&key) {

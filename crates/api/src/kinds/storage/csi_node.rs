@@ -1,5 +1,7 @@
 //! CSINode: the CSI drivers on a node.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use serde_json::Value;
 
@@ -20,7 +22,7 @@ pub static STRATEGY: Strategy = Strategy {
 fn validate(node: &Field) {
     meta::builtin_meta(&node.at("metadata"), false, names::name_is_dns_subdomain);
     let spec = node.at("spec");
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for driver in spec.at("drivers").each() {
         let (name, id) = (driver.at("name"), driver.at("nodeID"));
         pod::csi_driver_name(&name);
@@ -32,14 +34,14 @@ fn validate(node: &Field) {
         if seen.contains(&name.text()) {
             name.with_text().duplicate();
         }
-        seen.push(name.text());
+        seen.insert(name.text());
         topology_keys(&driver);
     }
 }
 
 /// Kubernetes tells these at the driver.
 fn topology_keys(driver: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for key in driver.at("topologyKeys").texts() {
         if key.is_empty() {
             driver.missing("");
@@ -47,7 +49,7 @@ fn topology_keys(driver: &Field) {
         if seen.contains(&key) {
             driver.duplicate_value(key);
         }
-        seen.push(key);
+        seen.insert(key);
         names::qualified_name(key).into_iter().for_each(|message| driver.invalid_value(key, message));
     }
 }

@@ -1,5 +1,7 @@
 //! Containers: what all have in common, and what init containers differ in.
 
+use std::collections::HashSet;
+
 use object_model::names;
 
 use super::volumes::VolumeKinds;
@@ -25,14 +27,14 @@ pub fn containers(spec: &Field, pod: &Pod) {
     if list.is_empty() {
         return list.missing("");
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for container in list.each() {
         common(&container, pod);
         let name = container.at("name");
         if seen.contains(&name.text()) {
             name.duplicate_value(name.text());
         }
-        seen.push(name.text());
+        seen.insert(name.text());
         lifecycle::lifecycle(&container.at("lifecycle"), pod);
         lifecycle::probes(&container, pod);
         restart::policy(&container);
@@ -43,7 +45,7 @@ pub fn containers(spec: &Field, pod: &Pod) {
 pub fn init_containers(spec: &Field, pod: &Pod) {
     const SIDECARS_ONLY: &str = "may not be set for init containers without restartPolicy=Always";
     let list = spec.at("initContainers");
-    let mut seen: Vec<&str> = spec.at("containers").each().map(|c| c.at("name").text()).collect();
+    let mut seen: HashSet<&str> = spec.at("containers").each().map(|c| c.at("name").text()).collect();
     for container in list.each() {
         common(&container, pod);
         restart::init_policy(&container);
@@ -51,10 +53,10 @@ pub fn init_containers(spec: &Field, pod: &Pod) {
         if seen.contains(&name.text()) {
             name.duplicate_value(name.text());
         } else if !name.is_empty() {
-            seen.push(name.text());
+            seen.insert(name.text());
         }
         // Told as if this container were the first: that is how Kubernetes tells it.
-        unique_host_ports_of(&container, &mut Vec::new(), &list.index(0));
+        unique_host_ports_of(&container, &mut HashSet::new(), &list.index(0));
         let sidecar = super::is_sidecar(&container);
         if sidecar {
             lifecycle::lifecycle(&container.at("lifecycle"), pod);
@@ -100,7 +102,7 @@ pub fn common(container: &Field, pod: &Pod) {
 }
 
 fn ports(ports: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for port in ports.each() {
         let name = port.at("name");
         if !name.is_empty() {
@@ -110,7 +112,7 @@ fn ports(ports: &Field) {
             } else if seen.contains(&name.text()) {
                 name.duplicate();
             } else {
-                seen.push(name.text());
+                seen.insert(name.text());
             }
         }
         let number = port.at("containerPort");
@@ -127,13 +129,13 @@ fn ports(ports: &Field) {
 }
 
 fn resize_policy(policies: &Field, pod_restart_policy: &str) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for policy in policies.each() {
         let (resource, restart) = (policy.at("resourceName"), policy.at("restartPolicy"));
         if seen.contains(&resource.text()) {
             policy.duplicate_value(resource.text());
         }
-        seen.push(resource.text());
+        seen.insert(resource.text());
         policies.with(resource.value()).required_one_of(&["cpu", "memory"]);
         policies.with(restart.value()).required_one_of(&["NotRequired", "RestartContainer"]);
         if pod_restart_policy == "Never" && !restart.is("NotRequired") {
@@ -144,13 +146,13 @@ fn resize_policy(policies: &Field, pod_restart_policy: &str) {
 
 /// No two containers may ask for the same port of the node.
 fn unique_host_ports(containers: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for container in containers.each() {
         unique_host_ports_of(&container, &mut seen, &container);
     }
 }
 
-fn unique_host_ports_of(container: &Field, seen: &mut Vec<String>, told_at: &Field) {
+fn unique_host_ports_of(container: &Field, seen: &mut HashSet<String>, told_at: &Field) {
     let told = told_at.at("ports");
     for (i, port) in container.at("ports").each().enumerate() {
         let number = port.at("hostPort").number();
@@ -161,7 +163,7 @@ fn unique_host_ports_of(container: &Field, seen: &mut Vec<String>, told_at: &Fie
         if seen.contains(&key) {
             told.index(i).at("hostPort").duplicate_value(key);
         } else {
-            seen.push(key);
+            seen.insert(key);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Ephemeral containers: added to a running pod to look into it.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::container::{self, Pod};
@@ -20,7 +22,7 @@ const FORBIDDEN: [&str; 8] = [
 
 /// The ephemeral containers of a pod specification.
 pub fn in_spec(spec: &Field, pod: &Pod) {
-    let mut others: Vec<&str> = Vec::new();
+    let mut others = HashSet::new();
     for list in ["containers", "initContainers"] {
         others.extend(spec.at(list).value().as_array().into_iter().flatten().filter_map(|c| c.get("name")?.as_str()));
     }
@@ -32,7 +34,7 @@ pub fn in_spec(spec: &Field, pod: &Pod) {
         if seen.contains(&name.text()) {
             name.duplicate();
         }
-        seen.push(name.text());
+        seen.insert(name.text());
         let target = container.at("targetContainerName");
         if !target.is_empty() && !others.contains(&target.text()) {
             target.not_found();

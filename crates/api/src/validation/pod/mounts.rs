@@ -1,11 +1,13 @@
 //! Where a container mounts its volumes and devices.
 
+use std::collections::HashSet;
+
 use super::volumes::VolumeKinds;
 use crate::validation::{Field, paths};
 
 pub fn volume_mounts(container: &Field, volumes: &VolumeKinds) {
     let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for mount in mounts.each() {
         let (name, path) = (mount.at("name"), mount.at("mountPath"));
         name.required();
@@ -16,7 +18,7 @@ pub fn volume_mounts(container: &Field, volumes: &VolumeKinds) {
         if seen.contains(&path.text()) {
             path.with_text().invalid("must be unique");
         }
-        seen.push(path.text());
+        seen.insert(path.text());
         if devices.each().any(|d| d.at("name").text() == name.text()) {
             name.with_text().invalid("must not already exist in volumeDevices");
         }
@@ -64,7 +66,9 @@ fn recursive_read_only(mode: &Field, mount: &Field) {
 
 pub fn volume_devices(container: &Field, volumes: &VolumeKinds) {
     let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
-    let (mut names, mut seen_paths) = (Vec::new(), Vec::new());
+    let (mut names, mut seen_paths) = (HashSet::new(), HashSet::new());
+    let mounted: HashSet<&str> = mounts.each().map(|mount| mount.at("name").text()).collect();
+    let mount_paths: HashSet<&str> = mounts.each().map(|mount| mount.at("mountPath").text()).collect();
     for device in devices.each() {
         let (name, path) = (device.at("name"), device.at("devicePath"));
         name.required();
@@ -85,16 +89,16 @@ pub fn volume_devices(container: &Field, volumes: &VolumeKinds) {
         if paths::has_backsteps(path.text()) {
             path.invalid("can not contain backsteps ('..')");
         } else {
-            seen_paths.push(path.text());
+            seen_paths.insert(path.text());
         }
-        if mounts.each().any(|m| m.at("name").text() == name.text()) {
+        if mounted.contains(name.text()) {
             name.with_text().invalid("must not already exist in volumeMounts");
         }
-        if mounts.each().any(|m| m.at("mountPath").text() == path.text()) {
+        if mount_paths.contains(path.text()) {
             path.with_text().invalid("must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {
-            names.push(name.text());
+            names.insert(name.text());
         }
     }
 }

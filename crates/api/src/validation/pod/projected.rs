@@ -2,13 +2,15 @@
 //!
 //! `clusterTrustBundle` and `podCertificate` belong to features that are off; they are dropped before validation.
 
+use std::collections::HashSet;
+
 use super::Options;
 use super::volume_sources::{downward_api_file, key_to_path};
 use crate::validation::{Field, paths};
 
 pub fn projected(volume: &Field, options: &Options) {
     volume.at("defaultMode").file_mode();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for source in volume.at("sources").each() {
         let mut count = 0;
         for kind in ["secret", "configMap"] {
@@ -43,12 +45,12 @@ pub fn projected(volume: &Field, options: &Options) {
 }
 
 /// No two sources may make the same file.
-fn once<'v>(volume: &Field, path: &'v str, told: &str, seen: &mut Vec<&'v str>) {
+fn once<'v>(volume: &Field, path: &'v str, told: &str, seen: &mut HashSet<&'v str>) {
     if !path.is_empty() {
         if seen.contains(&path) {
             volume.invalid_value(told, "conflicting duplicate paths");
         } else {
-            seen.push(path);
+            seen.insert(path);
         }
     }
 }

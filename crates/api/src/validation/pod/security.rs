@@ -1,5 +1,7 @@
 //! Security contexts of pods and containers.
 
+use std::collections::HashSet;
+
 use object_model::names;
 
 use super::Options;
@@ -105,7 +107,7 @@ pub fn app_armor_profile(profile: &Field) {
 }
 
 fn sysctls(sysctls: &Field, spec: &Field, options: &Options) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for sysctl in sysctls.each() {
         let name = sysctl.at("name");
         if name.required() {
@@ -118,7 +120,7 @@ fn sysctls(sysctls: &Field, spec: &Field, options: &Options) {
         if let Some(detail) = host_sysctl(name.text(), spec).filter(|_| !options.host_sysctls) {
             name.invalid(detail);
         }
-        seen.push(name.text());
+        seen.insert(name.text());
     }
 }
 

@@ -1,5 +1,7 @@
 //! The pod specification as a whole, in Kubernetes' order.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use serde_json::Value;
 
@@ -70,7 +72,7 @@ pub fn pod_spec(spec: &Field, meta: Option<&Value>, options: &Options) {
 
 fn resource_claims(claims: &Field, meta: Option<&Value>) {
     let is_mirror = meta.is_some_and(|m| m.pointer("/annotations/kubernetes.io~1config.mirror").is_some());
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for claim in claims.each() {
         if is_mirror {
             claims.push(object_model::field::FieldError {
@@ -87,7 +89,7 @@ fn resource_claims(claims: &Field, meta: Option<&Value>) {
                 name.duplicate();
             } else {
                 name.dns_label();
-                seen.push(name.text());
+                seen.insert(name.text());
             }
         }
         let (claim_name, template) = (claim.at("resourceClaimName"), claim.at("resourceClaimTemplateName"));
@@ -161,7 +163,7 @@ fn dns_config(spec: &Field) {
 }
 
 fn scheduling_gates(gates: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for gate in gates.each() {
         let name = gate.at("name").text();
         for message in names::qualified_name(name) {
@@ -170,7 +172,7 @@ fn scheduling_gates(gates: &Field) {
         if seen.contains(&name) {
             gate.duplicate_value(name);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 

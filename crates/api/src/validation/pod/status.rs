@@ -1,5 +1,7 @@
 //! The status of a Pod, written by its node.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{Options, annotations};
@@ -122,7 +124,7 @@ fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
 }
 
 fn resource_claim_statuses(statuses: &Field, spec: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for status in statuses.each() {
         let name = status.at("name");
         if !spec.at("resourceClaims").each().any(|c| c.at("name").is(name.text())) {
@@ -131,7 +133,7 @@ fn resource_claim_statuses(statuses: &Field, spec: &Field) {
         if seen.contains(&name.text()) {
             name.duplicate();
         }
-        seen.push(name.text());
+        seen.insert(name.text());
         if status.at("resourceClaimName").is_set() {
             status.at("resourceClaimName").dns_subdomain();
         }
@@ -146,7 +148,7 @@ fn extended_resource_claim(status: &Field, spec: &Field) {
     if mappings.is_empty() {
         mappings.missing("at least one request mapping is required");
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for mapping in mappings.each() {
         let (container, resource, request) =
             (mapping.at("containerName"), mapping.at("resourceName"), mapping.at("requestName"));
@@ -170,7 +172,7 @@ fn extended_resource_claim(status: &Field, spec: &Field) {
         if seen.contains(&this) {
             [container, resource, request].iter().for_each(Field::duplicate);
         }
-        seen.push(this);
+        seen.insert(this);
     }
     if status.at("resourceClaimName").required() {
         status.at("resourceClaimName").dns_subdomain();
@@ -258,7 +260,7 @@ fn allocated_resources(statuses: &Field, containers: &Field, forbidden: bool) {
 }
 
 fn health(resources: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for resource in resources.each() {
         resource.at("health").one_of(&["Healthy", "Unhealthy", "Unknown"]);
         let message = resource.at("message");
@@ -271,6 +273,6 @@ fn health(resources: &Field) {
         if seen.contains(&id.text()) {
             id.duplicate();
         }
-        seen.push(id.text());
+        seen.insert(id.text());
     }
 }

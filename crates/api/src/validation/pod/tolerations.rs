@@ -1,5 +1,7 @@
 //! Tolerations of pods, and the taints of nodes they match.
 
+use std::collections::HashSet;
+
 use object_model::field::ErrorKind;
 use object_model::names;
 
@@ -44,7 +46,7 @@ pub fn tolerations(tolerations: &Field) {
 
 /// The taints of a node, unique by key and effect.
 pub fn taints(taints: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for taint in taints.each() {
         let (key, value, effect) = (taint.at("key"), taint.at("value"), taint.at("effect"));
         key.qualified_name();
@@ -58,7 +60,7 @@ pub fn taints(taints: &Field) {
             let shown = go_form::shown("Taint", taint.value());
             taint.tell(ErrorKind::Duplicate, None, format!("{shown}: taints must be unique by key and effect pair"));
         } else {
-            seen.push(this);
+            seen.insert(this);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Spreading pods over zones and nodes, and the label keys that affinity terms use in the same way.
 
+use std::collections::{HashMap, HashSet};
+
 use super::Options;
 use crate::validation::{Field, selectors};
 
@@ -67,16 +69,21 @@ pub fn label_keys(owner: &Field, name: &str) {
 pub fn keys_beside_selector(owner: &Field) {
     let (keys, mismatch, selector) =
         (owner.at("matchLabelKeys"), owner.at("mismatchLabelKeys"), owner.at("labelSelector"));
-    let mut seen: Vec<&str> = selector.at("matchLabels").entries().map(|(key, _)| key).collect();
+    let mut seen: HashSet<&str> = selector.at("matchLabels").entries().map(|(key, _)| key).collect();
+    let mut places = HashMap::new();
+    for (i, key) in keys.texts().enumerate() {
+        places.entry(key).or_insert(i);
+    }
     for expression in selector.at("matchExpressions").each() {
         let key = expression.at("key").text();
-        if let Some(i) = keys.texts().position(|k| k == key).filter(|_| seen.contains(&key)) {
-            owner.index(i).invalid_value(key, "exists in both matchLabelKeys and labelSelector");
+        if let Some(i) = places.get(key).filter(|_| seen.contains(&key)) {
+            owner.index(*i).invalid_value(key, "exists in both matchLabelKeys and labelSelector");
         }
-        seen.push(key);
+        seen.insert(key);
     }
+    let mismatch: HashSet<&str> = mismatch.texts().collect();
     for key in keys.each() {
-        if mismatch.texts().any(|other| other == key.text()) {
+        if mismatch.contains(key.text()) {
             key.invalid("exists in both matchLabelKeys and mismatchLabelKeys");
         }
     }

@@ -1,6 +1,6 @@
 //! What is valid in a pod or template but probably not meant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use object_model::names;
 use serde_json::Value;
@@ -186,13 +186,13 @@ fn pod_affinity(at: &str, affinity: &Value, all: &mut Vec<String>) {
 }
 
 fn duplicates(at: &str, list: &Value, field: &str, all: &mut Vec<String>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for (i, item) in items(list) {
         let value = text(&item[field]);
         if seen.contains(&value) {
             all.push(format!("{at}[{i}].{field}: duplicate {field} {value:?}"));
         }
-        seen.push(value);
+        seen.insert(value);
     }
 }
 
@@ -242,7 +242,7 @@ fn container_warnings(
             }
         }
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for (i, variable) in items(&container["env"]) {
         let (name, value) = (text(&variable["name"]), text(&variable["value"]));
         let reference = format!("$({name})");
@@ -253,7 +253,7 @@ fn container_warnings(
                 "{path}.env[{i}]: hides previous definition of {name:?}, which may be dropped when using apply"
             ));
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 
@@ -337,7 +337,7 @@ fn overlapping_paths(volume: &Value, all: &mut Vec<String>) {
             "" => format!("{path:?}"),
             source => format!("{path:?} ({source})"),
         };
-        let mut seen: Vec<(String, String)> = Vec::new();
+        let mut seen: HashSet<(String, String)> = HashSet::new();
         for (path, source) in paths {
             let this = (path.trim_end_matches('/').to_owned(), source);
             for other in seen.iter().filter(|(path, _)| !path.is_empty() && !this.0.is_empty()) {
@@ -350,7 +350,7 @@ fn overlapping_paths(volume: &Value, all: &mut Vec<String>) {
                     ));
                 }
             }
-            seen.push(this);
+            seen.insert(this);
         }
     };
     check(&format!("ConfigMap {:?}", text(&volume["configMap"]["name"])), paths_of(&volume["configMap"], ""));

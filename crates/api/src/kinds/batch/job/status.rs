@@ -1,5 +1,7 @@
 //! The status of a Job: counts only grow, and what is finished stays finished.
 
+use std::collections::HashSet;
+
 use object_model::field::ErrorKind;
 use serde_json::Value;
 
@@ -60,7 +62,7 @@ fn no_value(field: &Field, detail: impl Into<String>) {
 }
 
 fn uncounted_pods(pods: &Field) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for list in ["succeeded", "failed"] {
         for uid in pods.at(list).each() {
             if uid.is_empty() {
@@ -68,7 +70,7 @@ fn uncounted_pods(pods: &Field) {
             } else if seen.contains(&uid.text()) {
                 uid.duplicate();
             } else {
-                seen.push(uid.text());
+                seen.insert(uid.text());
             }
         }
     }
