@@ -23,6 +23,8 @@ pub struct RequestInfo {
     pub name: String,
     /// What follows the subresource, as for proxies, without a leading slash.
     pub rest: String,
+    /// The path begins with `watch/`: the old way to watch, which knows neither subresources nor other methods.
+    pub watch_prefix: bool,
 }
 
 impl RequestInfo {
@@ -44,11 +46,10 @@ impl RequestInfo {
         while let [most @ .., ""] = parts {
             parts = most;
         }
-        let mut deprecated_watch = false;
         if let ["watch", rest @ ..] = parts
             && !rest.is_empty()
         {
-            (deprecated_watch, parts) = (true, rest);
+            (info.watch_prefix, parts) = (true, rest);
         }
         let Some(first) = parts.first() else { return info };
         // Nothing has an empty name; what is proxied may have any path.
@@ -71,7 +72,7 @@ impl RequestInfo {
             let skipped: usize = raw.len() - trailing(&raw, parts) + 3;
             info.rest = raw[skipped..].join("/");
         }
-        info.verb = resource_verb(method, &info, query, deprecated_watch);
+        info.verb = resource_verb(method, &info, query);
         info
     }
 
@@ -96,10 +97,12 @@ fn trailing(raw: &[&str], parts: &[&str]) -> usize {
     parts.len() + empty
 }
 
-fn resource_verb(method: &Method, info: &RequestInfo, query: &str, deprecated_watch: bool) -> &'static str {
+fn resource_verb(method: &Method, info: &RequestInfo, query: &str) -> &'static str {
     match method_verb(method) {
-        "get" | "head" if info.name.is_empty() || deprecated_watch => {
-            if deprecated_watch || asks_to_watch(query) {
+        // The path says so, whatever the method.
+        _ if info.watch_prefix => "watch",
+        "get" | "head" if info.name.is_empty() => {
+            if asks_to_watch(query) {
                 "watch"
             } else {
                 "list"
@@ -187,6 +190,7 @@ mod tests {
             ("PUT", "/api/v1/namespaces/a/finalize", ["update", "", "a", "namespaces", "a", "finalize"]),
             ("GET", "/api/v1/namespaces/a/pods?watch=true", ["watch", "", "a", "pods", "", ""]),
             ("GET", "/api/v1/watch/namespaces/a/pods/p", ["watch", "", "a", "pods", "p", ""]),
+            ("DELETE", "/api/v1/watch/namespaces/a/pods/p", ["watch", "", "a", "pods", "p", ""]),
             (
                 "DELETE",
                 "/apis/apps/v1/namespaces/a/deployments",

@@ -57,7 +57,9 @@ impl<'a> Attributes<'a> {
             name: Cow::Borrowed(&info.name),
             selectors: Selectors::default(),
         };
-        if matches!(info.verb, "list" | "watch" | "deletecollection") && info.is_resource && !query.is_empty() {
+        // The old way to watch one object ignores selectors, so they limit nothing there.
+        let selects = matches!(info.verb, "list" | "watch" | "deletecollection") && !info.watch_prefix;
+        if selects && info.is_resource && !query.is_empty() {
             attributes.select(query);
         }
         attributes

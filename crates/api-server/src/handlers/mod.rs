@@ -18,11 +18,12 @@ mod write;
 
 use std::sync::Arc;
 
-use hyper::{Request, Response, StatusCode, header};
+use hyper::{Method, Request, Response, StatusCode, header};
 use object_model::status::{Reason, Status};
 
 use crate::{
     Server,
+    authorization::Attributes,
     body::{Body, RequestBody},
     catalogue::{Resource, Target},
     context::RequestContext,
@@ -50,6 +51,13 @@ impl Call<'_> {
         }
     }
 
+    /// Asks whether the user may also do this: a request may turn out to be more than its own verb says.
+    pub async fn permit(&self, verb: &str) -> Result<(), Status> {
+        let asked = Attributes::of_request(&self.context.user, self.info, &self.query);
+        let asked = Attributes { verb, ..asked };
+        self.server.authorization.decide(&asked).await.permit(&asked)
+    }
+
     /// The name under which this request owns fields.
     pub fn field_manager<'a>(&'a self, given: &'a str) -> &'a str {
         self.context.field_manager(given)
@@ -70,7 +78,7 @@ pub async fn handle(
     let Some(resource) = served.find(&info.group, &info.version, &info.resource).cloned() else {
         return Err(Status::path_not_found());
     };
-    route(info, &resource)?;
+    route(info, request.method(), &resource)?;
     let query = request.uri().query().unwrap_or_default().to_owned();
     let call = Call { server, context, info, resource, query };
     if streaming::serves(&call) {
@@ -119,13 +127,21 @@ fn not_served(call: &Call<'_>) -> Status {
 }
 
 /// Is there such a path for the resource, and does it have the method? The verbs of the resource are another matter.
-fn route(info: &RequestInfo, resource: &Resource) -> Result<(), Status> {
+fn route(info: &RequestInfo, method: &Method, resource: &Resource) -> Result<(), Status> {
     let inside = !info.namespace.is_empty();
     // The path of a namespace names it twice over: as what is asked for, and as what is around it.
     let itself = info.group.is_empty() && info.resource == "namespaces" && info.namespace == info.name;
     let misplaced = if resource.namespaced { !inside && !info.name.is_empty() } else { inside && !itself };
     if misplaced || (!info.rest.is_empty() && info.subresource != "proxy") {
         return Err(Status::path_not_found());
+    }
+    if info.watch_prefix {
+        let exists = info.subresource.is_empty() && resource.verbs.iter().any(|verb| &**verb == "watch");
+        return match (exists, matches!(*method, Method::GET | Method::HEAD)) {
+            (false, _) => Err(Status::path_not_found()),
+            (true, false) => Err(Status::method_not_allowed()),
+            (true, true) => Ok(()),
+        };
     }
     let allowed = match info.verb {
         "create" => info.name.is_empty() || !info.subresource.is_empty(),

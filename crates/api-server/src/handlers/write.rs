@@ -114,6 +114,9 @@ impl Change for Replace<'_> {
         if !wanted.is_empty() && wanted != found {
             return Err(uid_conflict(self.call, wanted, found));
         }
+        if current.is_none() {
+            self.call.permit("create").await?;
+        }
         let now = self.call.server.registry.clock.seconds().to_string();
         Ok(ownership::on_update(&self.call.target(), current, self.object.clone(), self.manager, &now))
     }
@@ -170,6 +173,9 @@ impl Change for Apply<'_> {
             return Err(Status::conflict(&self.call.resource.group_resource(), &self.call.info.name, why));
         }
         check_name(self.call, &object)?;
+        if current.is_none() {
+            self.call.permit("create").await?;
+        }
         Ok(object)
     }
 

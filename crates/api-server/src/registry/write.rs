@@ -34,7 +34,8 @@ pub trait Change: Send {
     /// there is none yet.
     async fn apply(&mut self, current: Option<&Value>) -> Result<Value, Status>;
 
-    /// May the object be created when it does not exist?
+    /// May the object be created when it does not exist? Who may change objects must not thereby make new ones, so a
+    /// change on behalf of a user asks for that right when it is applied to nothing.
     fn creates(&self) -> bool {
         false
     }

@@ -26,7 +26,6 @@ use serde_json::{Value, json};
 
 use crate::{
     admission::{Attributes, Operation},
-    authorization,
     body::{Body, RequestBody},
     handlers::Call,
     request_info::pairs,
@@ -90,10 +89,8 @@ pub(crate) async fn handle(call: &Call<'_>, request: Request<RequestBody>) -> Re
 /// Asks admission whether the connection may be made. `options` is what the request asks for, as an object.
 async fn connect(call: &Call<'_>, mut options: Value) -> Result<(), Status> {
     // A WebSocket begins with a GET, and whoever may only look must not come in that way.
-    if call.info.verb == "get" && call.info.subresource != "proxy" {
-        let asked = authorization::Attributes::of_request(&call.context.user, call.info, &call.query);
-        let asked = authorization::Attributes { verb: "create", ..asked };
-        call.server.authorization.decide(&asked).await.permit(&asked)?;
+    if call.info.verb != "create" && call.info.subresource != "proxy" {
+        call.permit("create").await?;
     }
     let target = call.target();
     let attributes =

@@ -10,7 +10,7 @@ use testing::{
     facts,
 };
 
-use super::configmap;
+use super::{configmap, pod};
 
 pub const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
@@ -86,6 +86,12 @@ async fn the_matrix() {
         ("ann", "devs", Method::GET, format!("{RBAC}/clusterroles"), 403),
         ("ann", "devs", Method::GET, format!("{core}/kube-system/secrets"), 403),
         ("ann", "devs", Method::DELETE, format!("{core}/red"), 403),
+        // The old path of watches is one of watches only.
+        ("ann", "devs", Method::GET, "/api/v1/watch/namespaces/blue/configmaps?timeoutSeconds=1".into(), 200),
+        ("ann", "devs", Method::DELETE, "/api/v1/watch/namespaces/blue/configmaps/c".into(), 405),
+        ("ann", "devs", Method::POST, "/api/v1/watch/namespaces/red/configmaps".into(), 405),
+        ("ann", "devs", Method::GET, "/api/v1/watch/namespaces/red/pods/p/log".into(), 404),
+        ("ann", "devs", Method::DELETE, "/api/v1/watch/namespaces/blue/secrets/s".into(), 403),
         // A service account of one tenant has one object of the other.
         (robot, "system:serviceaccounts", Method::GET, format!("{core}/blue/configmaps/c"), 200),
         (
@@ -249,6 +255,102 @@ async fn refusals_say_why() {
         "pods is forbidden: User \"lost\" cannot list resource \"pods\" in API group \"\" in the namespace \"red\": RBAC: \
          clusterrole.rbac.authorization.k8s.io \"nowhere\" not found"
     );
+}
+
+/// Whoever may change objects must not thereby make new ones.
+#[tokio::test]
+async fn changing_is_not_creating() {
+    let server = TestServer::embedded().await;
+    let admin = tenants(&server).await;
+    let account = json!({"metadata": {"name": "default"}});
+    admin.post("/api/v1/namespaces/red/serviceaccounts", &account).await.expect(201);
+    let may = |name: &str, verbs: Value| {
+        role(name, json!([{"verbs": verbs, "apiGroups": ["", "rbac.authorization.k8s.io"], "resources": ["*"]}]))
+    };
+    grant(
+        &admin,
+        &[
+            ("namespaces/red/roles", may("changers", json!(["get", "patch", "update"]))),
+            ("namespaces/red/rolebindings", binding("changers", "Role", "changers", user("eve"))),
+            ("namespaces/red/roles", may("creators", json!(["create"]))),
+        ],
+    )
+    .await;
+    let eve = server.client_of("eve", "devs");
+    let (pod_path, role_path) = ("/api/v1/namespaces/red/pods/p", format!("{RBAC}/namespaces/red/roles/r"));
+    let (apply, new_role) = (|path: &str| format!("{path}?fieldManager=eve"), role("r", json!([])));
+    let new_pod = pod("p");
+
+    assert_eq!(
+        eve.patch(&apply(pod_path), APPLY, &new_pod).await.refused(403),
+        r#"pods "p" is forbidden: User "eve" cannot create resource "pods" in API group "" in the namespace "red""#
+    );
+    eve.patch(&format!("{}&dryRun=All", apply(pod_path)), APPLY, &new_pod).await.refused(403);
+    assert_eq!(
+        eve.put(&role_path, &new_role).await.refused(403),
+        "roles.rbac.authorization.k8s.io \"r\" is forbidden: User \"eve\" cannot create resource \"roles\" in API group \
+         \"rbac.authorization.k8s.io\" in the namespace \"red\""
+    );
+    admin.get(pod_path).await.refused(404);
+    admin.get(&role_path).await.refused(404);
+
+    // With the right to create they do, and without it they change what is there.
+    grant(&admin, &[("namespaces/red/rolebindings", binding("creators", "Role", "creators", user("eve")))]).await;
+    eve.patch(&apply(pod_path), APPLY, &new_pod).await.expect(201);
+    eve.put(&role_path, &new_role).await.expect(201);
+    admin.delete(&format!("{RBAC}/namespaces/red/rolebindings/creators")).await.expect(200);
+    admin.get("/api/v1/namespaces/default").await.expect(200);
+    let mut labelled = new_pod;
+    labelled["metadata"]["labels"] = json!({"changed": "yes"});
+    eve.patch(&apply(pod_path), APPLY, &labelled).await.expect(200);
+    eve.put(&role_path, &new_role).await.expect(200);
+}
+
+/// The old path of watches gives nobody more than to watch.
+#[tokio::test]
+async fn the_watch_prefix_only_watches() {
+    let server = TestServer::embedded().await;
+    let admin = tenants(&server).await;
+    let account = json!({"metadata": {"name": "default"}});
+    admin.post("/api/v1/namespaces/red/serviceaccounts", &account).await.expect(201);
+    admin.post("/api/v1/namespaces/red/pods", &pod("p")).await.expect(201);
+    let all = json!([{"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["*"]}]);
+    grant(
+        &admin,
+        &[
+            ("namespaces/red/roles", role("readers", all)),
+            ("namespaces/red/rolebindings", binding("readers", "Role", "readers", user("eve"))),
+        ],
+    )
+    .await;
+    let eve = server.client_of("eve", "devs");
+    let (path, watch) = ("/api/v1/namespaces/red/pods/p", "/api/v1/watch/namespaces/red/pods/p");
+    let socket = [
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("sec-websocket-protocol", "v4.channel.k8s.io"),
+    ];
+    for way in ["exec?command=id&stdout=true", "attach?stdout=true", "portforward?ports=80"] {
+        for (base, code) in [(path, 403), (watch, 404)] {
+            let answer = eve.http1().send(Method::GET, &format!("{base}/{way}"), &socket, "").await;
+            assert_eq!(answer.code, code, "{base}/{way}: {}", answer.text());
+        }
+    }
+    for client in [&eve, &admin] {
+        for below in ["log", "status", "proxy", "proxy/x", "ephemeralcontainers"] {
+            assert_eq!(client.get(&format!("{watch}/{below}")).await.code, 404, "{below}");
+        }
+        for method in [Method::DELETE, Method::POST, Method::PUT, Method::PATCH] {
+            for path in [watch, "/api/v1/watch/namespaces/red/pods"] {
+                let answer = client.send(method.clone(), path, &[("content-type", APPLY)], pod("p").to_string()).await;
+                assert_eq!(answer.code, 405, "{method} {path}: {}", answer.text());
+            }
+        }
+    }
+    admin.get(path).await.expect(200);
+    assert_eq!(eve.get(&format!("{watch}?timeoutSeconds=1")).await.code, 200);
 }
 
 /// The administrator of a namespace can give away what they have, and nothing more, whichever way they try.
