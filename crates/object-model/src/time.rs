@@ -2,9 +2,11 @@
 //!
 //! A [`Time`] is what `metav1.Time` and `metav1.MicroTime` hold: a moment in nanoseconds, written in UTC with whole
 //! seconds (`2024-01-02T03:04:05Z`) or with microseconds. A [`Duration`] is Go's, written `1h0m0s`. Reading accepts
-//! what Go accepts, and refuses with Go's words.
+//! what Go accepts, and refuses with Go's words; only what another time zone moves out of the years 0 to 9999 is refused
+//! too, since it could be written and then not be read.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::SystemTime;
 
 use thiserror::Error;
@@ -31,6 +33,8 @@ const NANOS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 /// The first second of the year 1.
 const GO_ZERO: i64 = -62_135_596_800;
+/// The seconds of the years 0 to 9999. Others have no four digits, and nobody could read what is written of them.
+pub(crate) const WRITABLE: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 impl Time {
     /// `nanos` beyond a second carry over.
@@ -46,6 +50,11 @@ impl Time {
     /// Reads RFC 3339 with exactly six digits of fraction, as `metav1.MicroTime` demands.
     pub fn parse_micro(text: &str) -> Result<Self, BadTime> {
         parse::time(text, parse::Fraction::Micro).map_err(BadTime)
+    }
+
+    /// How many seconds are left until nobody could write the moment any more.
+    pub fn seconds_left(&self) -> i64 {
+        WRITABLE.end().saturating_sub(self.seconds)
     }
 
     pub fn unix_seconds(&self) -> i64 {

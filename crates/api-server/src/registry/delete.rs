@@ -265,7 +265,8 @@ impl Registry {
         let meta = Meta::of(object);
         let Some(graceful) = target.resource.strategy.grace_period else { return Grace::None };
         let Some(deleting) = meta.deletion_timestamp() else {
-            let seconds = graceful(object, asked);
+            // Nobody waits that long, and nobody could read a later moment.
+            let seconds = graceful(object, asked).min(now.seconds_left());
             return Grace::Until(after(now, seconds), seconds);
         };
         // A deletion that is under way can only be made shorter.

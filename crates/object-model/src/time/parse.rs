@@ -1,6 +1,6 @@
 //! Reading of RFC 3339 as Go's `time.Parse` does it, down to the words of its errors.
 
-use super::{DAY, Time, days_of};
+use super::{DAY, Time, WRITABLE, days_of};
 
 /// What may follow the seconds.
 #[derive(Clone, Copy, PartialEq)]
@@ -50,6 +50,9 @@ pub(super) fn time(text: &str, fraction: Fraction) -> Read<Time> {
         return Err(reader.complaint(": day out of range"));
     }
     let seconds = days_of(year, month, day) * DAY + hour * 3600 + minute * 60 + second - offset;
+    if !WRITABLE.contains(&seconds) {
+        return Err(reader.complaint(": year outside of range [0,9999]"));
+    }
     Ok(Time::from_unix(seconds, nanos))
 }
 

@@ -1,7 +1,7 @@
 //! Deletion in all its forms.
 
 use serde_json::{Value, json};
-use testing::client::MERGE_PATCH;
+use testing::client::{MERGE_PATCH, PROTOBUF};
 
 use super::{Place, configmap, deployment, names, pod, version};
 
@@ -73,6 +73,38 @@ pub async fn pods_go_gracefully(place: &Place) {
     place.create("pods", &bound).await;
     client.delete(&format!("{path}?gracePeriodSeconds=0")).await.expect(200);
     client.get(&path).await.refused(404);
+}
+
+/// However long somebody wants to wait, everybody can still read the object, and it goes when it should.
+pub async fn endless_grace_is_readable(place: &Place) {
+    let client = &place.client;
+    for (name, own, query) in [("asked", 30, "?gracePeriodSeconds=9223372036854775807"), ("own", i64::MAX, "")] {
+        let mut bound = pod(name);
+        bound["spec"]["nodeName"] = json!("node-1");
+        bound["spec"]["terminationGracePeriodSeconds"] = own.into();
+        place.create("pods", &bound).await;
+        let path = place.core(&format!("pods/{name}"));
+        let deleting = client.delete(&format!("{path}{query}")).await.expect(200);
+        assert_eq!(deleting["metadata"]["deletionTimestamp"], "9999-12-31T23:59:59Z");
+        for path in [&path, &place.core("pods")] {
+            assert_eq!(client.get_as(path, PROTOBUF).await.code, 200);
+        }
+        client.put(&path, &client.get(&path).await.expect(200)).await.expect(200);
+        // Shorter is counted from when it began.
+        let shorter = client.delete(&format!("{path}?gracePeriodSeconds=3600")).await.expect(200);
+        assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 3600);
+        assert!(shorter["metadata"]["deletionTimestamp"].as_str() < Some("9999"), "{}", shorter["metadata"]);
+        client.delete(&format!("{path}?gracePeriodSeconds=0")).await.expect(200);
+        client.get(&path).await.refused(404);
+    }
+    let mut late = pod("late");
+    late["metadata"]["managedFields"] = json!([{
+        "manager": "m", "operation": "Update", "apiVersion": "v1", "time": "9999-12-31T23:59:59-23:59",
+        "fieldsType": "FieldsV1", "fieldsV1": {},
+    }]);
+    let why = client.post(&place.core("pods"), &late).await.refused(400);
+    assert!(why.contains("year outside of range [0,9999]"), "{why}");
+    assert_eq!(client.get_as(&place.core("pods"), PROTOBUF).await.code, 200);
 }
 
 pub async fn propagation(place: &Place) {

@@ -10,14 +10,12 @@ use crate::codec::canonical::{self, whole_number};
 use crate::codec::{MAX_DEPTH, json};
 use crate::quantity::{self, BadQuantity};
 use crate::schema::{Member, MemberTarget, Ref, Scalar, Shape, Struct, Wire};
-use crate::time::{Duration, Time};
+use crate::time::{Duration, Time, WRITABLE};
 
 type Decoded<T> = Result<T, DecodeError>;
 
 /// Values that a message may have beyond one per byte.
 const FREE_VALUES: usize = 4096;
-/// The first and the last second that four digits of a year can say.
-const WRITABLE_SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 pub fn envelope(body: &[u8]) -> Decoded<Envelope<'_>> {
     let mut found = Envelope { api_version: "", kind: "", raw: &[] };
@@ -375,7 +373,7 @@ fn time(scalar: Scalar, bytes: &[u8]) -> Decoded<Value> {
     }
     let [seconds, nanos] = integers::<2>(bytes)?;
     let seconds = seconds as i64;
-    if !WRITABLE_SECONDS.contains(&seconds) {
+    if !WRITABLE.contains(&seconds) {
         return Err(DecodeError::Time(seconds));
     }
     let micros = if scalar == Scalar::MicroTime { (nanos as i32 / 1000).clamp(0, 999_999) as u32 } else { 0 };
