@@ -70,7 +70,8 @@ impl Sink for Log {
         let mut out = self.out.take().ok_or("an earlier write did not come back")?;
         let (format, events) = (self.format, events.to_vec());
         let written = tokio::task::spawn_blocking(move || {
-            let result = events.iter().try_for_each(|event| out.line(&encode(event, format)));
+            // One line that cannot be written takes no other with it.
+            let result = events.iter().map(|event| out.line(&encode(event, format))).fold(Ok(()), Result::and);
             (result.and_then(|()| out.flush()), out)
         });
         let (result, out) = written.await.map_err(|e| e.to_string())?;
@@ -108,6 +109,8 @@ struct Rotated {
     settings: LogSettings,
     out: io::BufWriter<File>,
     size: u64,
+    /// The file should have been moved aside and could not be.
+    stuck: bool,
 }
 
 impl Rotated {
@@ -117,26 +120,37 @@ impl Rotated {
         }
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&settings.path)?;
         let size = file.metadata()?.len();
-        Ok(Self { settings, out: io::BufWriter::new(file), size })
+        Ok(Self { settings, out: io::BufWriter::new(file), size, stuck: false })
     }
 
     fn line(&mut self, line: &[u8]) -> io::Result<()> {
         let limit = self.settings.max_size.saturating_mul(MEGABYTE);
         if limit > 0 && self.size > 0 && self.size + line.len() as u64 > limit {
-            self.rotate()?;
+            // A file that is too long is better than events that are lost; the next line tries again.
+            let moved = self.rotate();
+            if let (Err(error), false) = (&moved, self.stuck) {
+                tracing::warn!(%error, path = %self.settings.path.display(), "the audit log cannot be moved aside");
+            }
+            self.stuck = moved.is_err();
         }
         self.out.write_all(line)?;
         self.size += line.len() as u64;
         Ok(())
     }
 
+    /// Moves the file aside and opens another one. Until that is open, lines go where they went before.
     fn rotate(&mut self) -> io::Result<()> {
         self.out.flush()?;
         let aside = self.aside();
-        fs::rename(&self.settings.path, &aside)?;
+        let moved = match fs::rename(&self.settings.path, &aside) {
+            Ok(()) => Some(aside),
+            // Somebody else moved it, or an earlier attempt came this far.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
         *self = Self::open(self.settings.clone())?;
         // What went before is not worth failing for what comes now.
-        if let Err(error) = self.tidy(&aside) {
+        if let Err(error) = self.tidy(moved.as_deref()) {
             tracing::warn!(%error, "old audit logs could not be tidied up");
         }
         Ok(())
@@ -164,8 +178,8 @@ impl Rotated {
         self.settings.path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default()
     }
 
-    fn tidy(&self, newest: &Path) -> io::Result<()> {
-        if self.settings.compress {
+    fn tidy(&self, newest: Option<&Path>) -> io::Result<()> {
+        if let Some(newest) = newest.filter(|_| self.settings.compress) {
             let mut packed = GzEncoder::new(
                 OpenOptions::new().write(true).create_new(true).mode(0o600).open(with_gz(newest))?,
                 Compression::default(),
@@ -242,6 +256,44 @@ mod tests {
             assert_eq!(names.iter().filter(|n| n.ends_with(".log.gz")).count(), if compress { 2 } else { 0 });
             assert_eq!(log.size, 400 << 10, "nine lines of 400 KiB, two in a file");
         }
+    }
+
+    /// How many lines there are in all files of a folder.
+    fn lines(folder: &Path) -> usize {
+        let texts = files(folder).into_iter().map(|name| fs::read(folder.join(name)).expect("text"));
+        texts.map(|text| text.iter().filter(|byte| **byte == b'\n').count()).sum()
+    }
+
+    #[test]
+    fn what_cannot_be_moved_aside_is_written_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (sub, away) = (folder.path().join("sub"), folder.path().join("away"));
+        let path = sub.join("audit.log");
+        let settings = LogSettings { path: path.clone(), max_size: 1, ..LogSettings::default() };
+        let mut log = Rotated::open(settings).expect("opened");
+        let mut line = vec![b'x'; 700 << 10];
+        line.push(b'\n');
+        let mut write = |times: usize| {
+            (0..times).for_each(|_| log.line(&line).expect("written"));
+            log.out.flush().expect("flushed");
+        };
+        write(1);
+        // Where its folder was there is a file for a while.
+        fs::rename(&sub, &away).expect("moved");
+        fs::write(&sub, "").expect("written");
+        write(3);
+        fs::remove_file(&sub).expect("removed");
+        fs::rename(&away, &sub).expect("moved");
+        assert_eq!((files(&sub).len(), lines(&sub)), (1, 4));
+        // Then it is moved, and what others move or remove is no trouble either.
+        write(1);
+        assert_eq!((files(&sub).len(), lines(&sub)), (2, 5));
+        fs::rename(&path, sub.join("mine")).expect("moved");
+        write(1);
+        assert_eq!((files(&sub).len(), lines(&sub)), (3, 6));
+        fs::remove_dir_all(&sub).expect("removed");
+        write(2);
+        assert_eq!((files(&sub).len(), lines(&sub)), (2, 2));
     }
 
     #[test]
