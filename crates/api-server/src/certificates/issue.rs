@@ -1,7 +1,7 @@
 //! Writing and signing a certificate for a request.
 //!
-//! The subject, the key and the alternative names are taken over as they were written; everything else is ours. Nothing
-//! that the requester put into other extensions gets in.
+//! The key is taken over as it was written; of the subject and the alternative names what is known. Everything else is
+//! ours: nothing that the requester put into other attributes or extensions gets in.
 
 use std::time::{Duration, SystemTime};
 
@@ -103,9 +103,9 @@ fn extensions(request: &Request, usages: &[&str], issuer: &X509Certificate<'_>) 
     if let Some(id) = own_id {
         all.push(extension(35, false, &sequence(&[&element(0x80, id)])));
     }
-    if let Some(names) = &request.alternative_names {
+    if !request.alternative_names.is_empty() {
         // Without a subject the names are all there is.
-        all.push(extension(17, request.subject.len() <= 2, names));
+        all.push(extension(17, request.subject.len() <= 2, &element(0x30, &request.alternative_names)));
     }
     element(0x30, &all.concat())
 }

@@ -16,20 +16,27 @@ use x509_parser::{
     x509::X509Name,
 };
 
+use super::der::{element, oid, sequence};
+
 pub const API_CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 pub const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 pub const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 /// The signers of this server.
 pub const SIGNERS: [&str; 3] = [API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING];
 
+/// What a certificate may say of its subject, below 2.5.4: country, organization, unit, locality, province, street, postal
+/// code, common name, serial number. Others could mean anything to whom the certificate is shown: one of them is the uid
+/// of the user, which nobody may choose.
+const WRITTEN: [u64; 9] = [6, 10, 11, 7, 8, 9, 17, 3, 5];
+
 /// A signing request.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// As it was written, to be written again.
+    /// In DER, of the attributes in [`WRITTEN`] only.
     pub subject: Vec<u8>,
     pub public_key: Vec<u8>,
-    /// The names it is for, in DER.
-    pub alternative_names: Option<Vec<u8>>,
+    /// The names it is for, of the kinds that are known, each in DER.
+    pub alternative_names: Vec<u8>,
     pub common_name: String,
     pub organizations: Vec<String>,
     dns: usize,
@@ -55,7 +62,7 @@ impl Request {
     fn of(request: &X509CertificationRequest<'_>) -> Result<Self, String> {
         let info = &request.certification_request_info;
         let mut read = Self {
-            subject: info.subject.as_raw().to_vec(),
+            subject: subject(&info.subject)?,
             public_key: info.subject_pki.raw.to_vec(),
             // The last one counts, as for who comes with the certificate.
             common_name: texts(&info.subject, &OID_X509_COMMON_NAME)?.pop().unwrap_or_default(),
@@ -69,22 +76,23 @@ impl Request {
             };
             for extension in &asked.extensions {
                 if let ParsedExtension::SubjectAlternativeName(names) = extension.parsed_extension() {
-                    read.alternative_names = Some(extension.value.to_vec());
-                    names.general_names.iter().for_each(|name| read.count(name));
+                    names.general_names.iter().for_each(|name| read.add(name));
                 }
             }
         }
         Ok(read)
     }
 
-    fn count(&mut self, name: &GeneralName<'_>) {
-        match name {
-            GeneralName::DNSName(_) => self.dns += 1,
-            GeneralName::RFC822Name(_) => self.emails += 1,
-            GeneralName::IPAddress(_) => self.addresses += 1,
-            GeneralName::URI(_) => self.uris += 1,
-            _ => {}
-        }
+    fn add(&mut self, name: &GeneralName<'_>) {
+        let (count, tag, content) = match name {
+            GeneralName::RFC822Name(name) => (&mut self.emails, 0x81, name.as_bytes()),
+            GeneralName::DNSName(name) => (&mut self.dns, 0x82, name.as_bytes()),
+            GeneralName::URI(name) => (&mut self.uris, 0x86, name.as_bytes()),
+            GeneralName::IPAddress(address) => (&mut self.addresses, 0x87, *address),
+            _ => return,
+        };
+        *count += 1;
+        self.alternative_names.extend(element(tag, content));
     }
 
     /// What is wrong with it for one of the [`SIGNERS`].
@@ -155,6 +163,19 @@ fn parsed(der: &[u8]) -> Result<X509CertificationRequest<'_>, String> {
 fn texts(subject: &X509Name<'_>, kind: &Oid<'_>) -> Result<Vec<String>, String> {
     let unreadable = |_| format!("the subject has a text that cannot be read ({kind})");
     subject.iter_by_oid(kind).map(|attribute| attribute.as_str().map(str::to_owned).map_err(unreadable)).collect()
+}
+
+/// The subject with what may be written of it.
+fn subject(asked: &X509Name<'_>) -> Result<Vec<u8>, String> {
+    let mut attributes = Vec::new();
+    for last in WRITTEN {
+        let kind = Oid::from(&[2, 5, 4, last]).map_err(|_| "not an object identifier".to_owned())?;
+        for text in texts(asked, &kind)? {
+            let attribute = sequence(&[&oid(&[2, 5, 4, last]), &element(0x0c, text.as_bytes())]);
+            attributes.extend(element(0x31, &attribute));
+        }
+    }
+    Ok(element(0x30, &attributes))
 }
 
 fn client_usages(usages: &[&str]) -> Result<(), String> {

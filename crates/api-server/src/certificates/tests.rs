@@ -43,6 +43,45 @@ fn signed_certificates_are_good() {
     assert_eq!(lives, DAY.as_secs().cast_signed());
 }
 
+/// Whoever asks chooses a name and groups, which are judged, and nothing else that the server would believe.
+#[test]
+fn only_known_attributes_and_names_are_signed() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::open(folder.path()).unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    let (uid, unit) = (DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]), DnType::OrganizationalUnitName);
+    for (kind, text) in [
+        (uid, "somebody else"),
+        (DnType::CommonName, "ädä"),
+        (unit, "unit"),
+        (DnType::OrganizationName, "dev"),
+        (DnType::CountryName, "DE"),
+    ] {
+        params.distinguished_name.push(kind, text);
+    }
+    let other = (vec![1, 3, 6, 1, 4, 1, 311, 20, 2, 3], rcgen::OtherNameValue::Utf8String("root@example".into()));
+    params.subject_alt_names = vec![
+        SanType::OtherName(other),
+        SanType::DnsName("n.example".try_into().unwrap()),
+        SanType::Rfc822Name("ada@example".try_into().unwrap()),
+        SanType::URI("spiffe://example/ada".try_into().unwrap()),
+        SanType::IpAddress([10, 0, 0, 1].into()),
+    ];
+    let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    let request = Request::signed(&json!({"spec": {"request": STANDARD.encode(pem)}})).unwrap();
+    let pem = issue::sign(&request, &["client auth"], DAY, &authority, SystemTime::now()).unwrap();
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let (_, read) = X509Certificate::from_der(&certificate).unwrap();
+    assert_eq!(read.subject().to_string(), "C=DE, O=dev, OU=unit, CN=ädä");
+    let names = read.subject_alternative_name().unwrap().unwrap().value;
+    let names: Vec<String> = names.general_names.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        names,
+        ["DNSName(n.example)", "RFC822Name(ada@example)", "URI(spiffe://example/ada)", "IPAddress(0a:00:00:01)"]
+    );
+}
+
 #[test]
 fn signers_are_particular() {
     let node = read("system:node:n", "system:nodes", &[]);
