@@ -15,7 +15,7 @@ use crate::{
     authentication::Identity,
     authorization::Attributes,
     body::{Body, RequestBody},
-    context::{RequestContext, TakenSeats, User},
+    context::{Annotations, RequestContext, TakenSeats, User},
     fairness::Sorted,
     filters::{compression, impersonation, warnings},
     handlers::{self, respond},
@@ -60,11 +60,15 @@ async fn identified(
 ) -> Response<Body> {
     let info = RequestInfo::read(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
     let started = server.metrics.started(&info, &server.catalogue.served());
-    let user = server.authentication.authenticate(&peer, &info.path, request.headers()).await;
+    let remarks = Annotations::default();
+    let user = server.authentication.authenticate(&peer, &info.path, request.headers(), &remarks).await;
     let mut record = match &server.audit {
         Some(auditor) => auditor.begin(&id, &peer, user.as_ref().ok(), &info, &request),
         None => None,
     };
+    if let Some(record) = &mut record {
+        record.remark(&remarks);
+    }
     let answer = match user {
         Ok(user) => in_turn(&server, record.as_mut(), user, &info, request).await,
         Err(status) => Err(status),
@@ -93,11 +97,11 @@ async fn in_turn(
     let user = match impersonation::take(request.headers_mut())? {
         Some(wanted) => {
             let attributes = Attributes::of_request(&user, info, request.uri().query().unwrap_or_default());
-            let wanted = impersonation::act_as(&server.authorization, &attributes, &wanted).await?;
+            let acting = impersonation::act_as(&server.authorization, &attributes, &wanted).await?;
             if let Some(record) = &mut record {
-                record.impersonates(&wanted);
+                record.impersonates(&acting);
             }
-            wanted
+            acting.user
         }
         None => user,
     };
@@ -161,7 +165,7 @@ async fn answered(
     };
     let mut response = result.unwrap_or_else(|status| respond::status(&status));
     if let Some(record) = record {
-        remarks.take().into_iter().for_each(|(key, text)| record.annotate(&key, text));
+        record.remark(&remarks);
     }
     warnings::tell(&warnings, response.headers_mut());
     // A long list is made while it is sent.

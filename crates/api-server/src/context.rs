@@ -48,7 +48,7 @@ pub struct RequestContext {
     pub user_agent: Arc<str>,
     pub warnings: Warnings,
     pub seats: TakenSeats,
-    /// What admission has to say to those who read the audit log.
+    /// What handlers and admission have to say to those who read the audit log.
     pub audit: Annotations,
     /// Admission has seen the request in another form, and does not look at the changes that come of it.
     pub admitted: bool,
@@ -96,6 +96,10 @@ impl Annotations {
         if !all.iter().any(|(known, _)| known == key) {
             all.push((key.to_owned(), text.to_owned()));
         }
+    }
+
+    pub fn add_all(&self, remarks: &[(String, String)]) {
+        remarks.iter().for_each(|(key, text)| self.add(key, text));
     }
 
     pub fn take(&self) -> Vec<(String, String)> {

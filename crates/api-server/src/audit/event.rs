@@ -25,6 +25,8 @@ pub struct Event {
     pub user: Option<Arc<User>>,
     #[serde(serialize_with = "user", skip_serializing_if = "Option::is_none")]
     pub impersonated_user: Option<Arc<User>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authentication_metadata: Option<AuthenticationMetadata>,
     #[serde(rename = "sourceIPs", skip_serializing_if = "Vec::is_empty")]
     pub source_ips: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -43,6 +45,14 @@ pub struct Event {
     pub stage_timestamp: Time,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// How the user came to be who it is.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuthenticationMetadata {
+    /// The verb that let it act as somebody else, for some requests only.
+    pub impersonation_constraint: String,
 }
 
 /// What a request was about.

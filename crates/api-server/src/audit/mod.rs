@@ -28,7 +28,7 @@ use std::{
 
 use backend::Backend;
 pub use backend::{Batching, Mode, Throttle};
-use event::{Event, ObjectReference};
+use event::{AuthenticationMetadata, Event, ObjectReference};
 use hyper::{HeaderMap, Request, Response, header, http::HeaderValue};
 pub use log::{Format, LogSettings};
 use object_model::{meta::Meta, status::Status, time::Time};
@@ -40,7 +40,8 @@ use crate::{
     authentication::Identity,
     body::{Body, RequestBody},
     clock::Clock,
-    context::User,
+    context::{Annotations, User},
+    filters::impersonation::Acting,
     handlers::body,
     outbound::{self, Peer},
     request_info::RequestInfo,
@@ -131,6 +132,7 @@ impl Auditor {
             verb: info.verb,
             user: user.cloned(),
             impersonated_user: None,
+            authentication_metadata: None,
             source_ips: source_ips(from, request.headers()),
             user_agent,
             object_ref: info.is_resource.then(|| ObjectReference {
@@ -205,8 +207,16 @@ impl Record {
     }
 
     /// The user in whose place the request is made from here on.
-    pub fn impersonates(&mut self, user: &Arc<User>) {
-        self.event.impersonated_user = Some(user.clone());
+    pub fn impersonates(&mut self, acting: &Acting) {
+        self.event.impersonated_user = Some(acting.user.clone());
+        let constraint = acting.constraint.clone();
+        self.event.authentication_metadata =
+            constraint.map(|verb| AuthenticationMetadata { impersonation_constraint: verb });
+    }
+
+    /// What was remarked on the way.
+    pub fn remark(&mut self, remarks: &Annotations) {
+        remarks.take().into_iter().for_each(|(key, text)| self.annotate(&key, text));
     }
 
     /// What a part of the server has to say of the request.

@@ -336,6 +336,7 @@ fn the_legacy_line() {
         verb: "get",
         user: Some(Arc::new(User { name: "jane".into(), groups: vec!["a".into(), "b".into()], ..User::default() })),
         impersonated_user: None,
+        authentication_metadata: None,
         source_ips: vec!["10.0.0.1".into()],
         user_agent: "curl".into(),
         object_ref: None,

@@ -16,7 +16,10 @@ use super::{
     live::Live,
     tokens::{Known, TokenAuthenticator},
 };
-use crate::{clock::Clock, context::User};
+use crate::{
+    clock::Clock,
+    context::{Annotations, User},
+};
 
 const GROUP: &str = "system:bootstrappers";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
@@ -35,7 +38,7 @@ impl BootstrapTokens {
 #[async_trait]
 impl TokenAuthenticator for BootstrapTokens {
     /// A token that does not fit its Secret is told from one that has none by nobody.
-    async fn token(&self, token: &str, _: &[String]) -> Result<Option<Known>, Denied> {
+    async fn token(&self, token: &str, _: &[String], _: &Annotations) -> Result<Option<Known>, Denied> {
         let Some((id, secret)) = parts(token) else { return Ok(None) };
         let mut rests_on = Vec::new();
         let key = format!("kube-system/bootstrap-token-{id}");

@@ -20,7 +20,10 @@ use ring::digest::{SHA256, digest};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{Authenticator, CREDENTIAL_ID, Denied, Error, authenticated};
-use crate::{context::User, serving::Peer};
+use crate::{
+    context::{Annotations, User},
+    serving::Peer,
+};
 
 /// The attribute of a subject that is the user's uid.
 const UID: &str = "1.3.6.1.4.1.57683.2";
@@ -128,7 +131,7 @@ impl ClientCertificate {
 
 #[async_trait]
 impl Authenticator for ClientCertificate {
-    async fn authenticate(&self, peer: &Peer, _: &HeaderMap) -> Result<Option<Arc<User>>, Denied> {
+    async fn authenticate(&self, peer: &Peer, _: &HeaderMap, _: &Annotations) -> Result<Option<Arc<User>>, Denied> {
         let Some(presented) = peer.presented.as_deref().filter(|_| self.0.0.is_some()) else { return Ok(None) };
         let user = presented.as_client.get_or_init(|| self.user(presented)).clone()?;
         presented.is_current().map(|()| user)

@@ -8,7 +8,11 @@ use hyper::{HeaderMap, header::HeaderValue};
 use rustls::pki_types::CertificateDer;
 
 use super::{Authenticator, Denied, Error, authenticated, client_certificate::Authorities};
-use crate::{context::User, request_info::decoded, serving::Peer};
+use crate::{
+    context::{Annotations, User},
+    request_info::decoded,
+    serving::Peer,
+};
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -65,7 +69,12 @@ impl FrontProxy {
 
 #[async_trait]
 impl Authenticator for FrontProxy {
-    async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Denied> {
+    async fn authenticate(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        _: &Annotations,
+    ) -> Result<Option<Arc<User>>, Denied> {
         let Some(presented) = peer.presented.as_deref() else { return Ok(None) };
         presented.is_of_proxy(&self.authorities)?;
         let (allowed, name) = (&self.settings.allowed_names, presented.common_name());

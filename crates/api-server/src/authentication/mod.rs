@@ -42,7 +42,12 @@ use token_file::TokenFile;
 use tokens::{TokenAuthenticator, Tokens};
 use webhook::Webhook;
 
-use crate::{clock::Clock, context::User, serving::Peer, watch_cache::WatchCache};
+use crate::{
+    clock::Clock,
+    context::{Annotations, User},
+    serving::Peer,
+    watch_cache::WatchCache,
+};
 
 /// What a request arrived with, before anybody has judged it.
 #[derive(Clone, Debug)]
@@ -90,8 +95,13 @@ pub enum Error {
 /// One way to tell who asks. Most answer from memory; one that asks somebody else may wait.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
-    /// The user, `None` if this way does not apply, or why it is not the user it says.
-    async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Denied>;
+    /// The user, `None` if this way does not apply, or why it is not the user it says. `remarks` are for the audit log.
+    async fn authenticate(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        remarks: &Annotations,
+    ) -> Result<Option<Arc<User>>, Denied>;
 
     /// Takes what this way goes by out of a request.
     fn forget(&self, _: &mut HeaderMap) {}
@@ -155,6 +165,7 @@ impl Authentication {
         identity: &Identity,
         path: &str,
         headers: &HeaderMap,
+        remarks: &Annotations,
     ) -> Result<Arc<User>, Status> {
         let peer = match identity {
             Identity::Local(user) => return Ok(user.clone()),
@@ -162,7 +173,7 @@ impl Authentication {
         };
         let mut denied = Vec::new();
         for way in &self.ways {
-            match way.authenticate(peer, headers).await {
+            match way.authenticate(peer, headers, remarks).await {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
                 Err(why) => denied.push(why),

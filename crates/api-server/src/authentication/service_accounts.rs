@@ -15,12 +15,13 @@ use super::{
     CREDENTIAL_ID, Denied, Error, Settings,
     jws::{self, Claims},
     keys::Keys,
+    legacy_tokens::LEGACY,
     live::Live,
     tokens::{Known, RestsOn, TokenAuthenticator},
 };
 use crate::{
     clock::Clock,
-    context::User,
+    context::{Annotations, User},
     watch_cache::{Entry, ResourceCache},
 };
 
@@ -73,6 +74,12 @@ pub struct Wanted {
     pub seconds: i64,
 }
 
+/// A token, and what whoever comes with it is known by.
+pub struct Issued {
+    pub token: String,
+    pub credential_id: String,
+}
+
 pub struct ServiceAccounts {
     pub issuers: Vec<String>,
     /// For whom tokens are that come with requests to this server.
@@ -111,7 +118,7 @@ impl ServiceAccounts {
     }
 
     /// A token as it is wanted. That the objects exist is for the asker to check.
-    pub fn issue(&self, wanted: &Wanted) -> Result<String, jws::Error> {
+    pub fn issue(&self, wanted: &Wanted) -> Result<Issued, jws::Error> {
         let now = self.now();
         let usual = wanted.seconds == USUAL_SECONDS && wanted.audiences.iter().all(|a| self.audiences.contains(a));
         let extended = self.extend && usual && wanted.pod.is_some();
@@ -126,16 +133,18 @@ impl ServiceAccounts {
         if extended {
             own["warnafter"] = (now + wanted.seconds).into();
         }
-        self.keys.signing.sign(&json!({
+        let id = uuid::Uuid::new_v4().to_string();
+        let token = self.keys.signing.sign(&json!({
             "aud": wanted.audiences,
             "exp": now + lifetime,
             "iat": now,
             "iss": self.issuers[0],
-            "jti": uuid::Uuid::new_v4().to_string(),
+            "jti": id,
             "kubernetes.io": own,
             "nbf": now,
             "sub": user_name(&wanted.namespace, &wanted.account.name),
-        }))
+        }))?;
+        Ok(Issued { token, credential_id: credential_id(&id) })
     }
 
     /// `/.well-known/openid-configuration`
@@ -218,7 +227,7 @@ impl ServiceAccounts {
         let mut extra = Vec::new();
         let mut tell = |key: &str, value: String| extra.push((key.to_owned(), vec![value]));
         if !id.is_empty() {
-            tell(CREDENTIAL_ID, format!("JTI={id}"));
+            tell(CREDENTIAL_ID, credential_id(id));
         }
         if let Some(node) = node.filter(|node| !node.name.is_empty()) {
             tell(NODE_NAME, node.name);
@@ -237,11 +246,14 @@ impl ServiceAccounts {
 
 #[async_trait]
 impl TokenAuthenticator for Arc<ServiceAccounts> {
-    async fn token(&self, token: &str, wanted: &[String]) -> Result<Option<Known>, Denied> {
+    async fn token(&self, token: &str, wanted: &[String], remarks: &Annotations) -> Result<Option<Known>, Denied> {
         let is_ours = |issuer: &str| self.issuers.iter().any(|ours| ours == issuer);
         let Some(claims) = self.signed_by(token, is_ours)? else { return Ok(None) };
         let audiences = match audiences(&claims) {
-            none if none.is_empty() => self.audiences.clone(),
+            none if none.is_empty() => {
+                remarks.add(LEGACY, subject(&claims));
+                self.audiences.clone()
+            }
             some => some,
         };
         if !audiences.iter().any(|audience| wanted.contains(audience)) {
@@ -252,6 +264,13 @@ impl TokenAuthenticator for Arc<ServiceAccounts> {
             )));
         }
         let known = self.validate(&claims).await?;
+        let warn_after = claims.get("kubernetes.io").and_then(|own| own.int("warnafter")).unwrap_or_default();
+        let late = self.now().saturating_sub(warn_after);
+        if warn_after != 0 && late > 0 {
+            let of = subject(&claims);
+            let text = format!("subject: {of}, seconds after warning threshold: {late}");
+            remarks.add("authentication.k8s.io/stale-token", &text);
+        }
         Ok(Some(Known { audiences: Some(audiences), ..known }))
     }
 }
@@ -307,6 +326,15 @@ fn times(claims: &Claims, now: i64) -> Result<SystemTime, Denied> {
     }
     let end = at("exp").unwrap_or_default().saturating_add(LEEWAY);
     Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(end).unwrap_or_default()))
+}
+
+/// What a token is known by in the audit log, where it must not stand itself.
+fn credential_id(id: &str) -> String {
+    format!("JTI={id}")
+}
+
+fn subject(claims: &Claims) -> &str {
+    claims.get("sub").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The audiences of a token: one text, or a list of them.

@@ -8,7 +8,7 @@ use super::{
     Denied, Error,
     tokens::{Known, TokenAuthenticator},
 };
-use crate::context::User;
+use crate::context::{Annotations, User};
 
 pub struct TokenFile(HashMap<String, User>);
 
@@ -38,7 +38,7 @@ impl TokenFile {
 
 #[async_trait]
 impl TokenAuthenticator for TokenFile {
-    async fn token(&self, token: &str, _: &[String]) -> Result<Option<Known>, Denied> {
+    async fn token(&self, token: &str, _: &[String], _: &Annotations) -> Result<Option<Known>, Denied> {
         Ok(self.0.get(token).cloned().map(Known::plain))
     }
 }

@@ -23,7 +23,7 @@ use ring::{
 use super::{Authenticator, Denied, Error, authenticated};
 use crate::{
     clock::Clock,
-    context::User,
+    context::{Annotations, User},
     serving::Peer,
     watch_cache::{Entry, ResourceCache, WatchCache},
 };
@@ -37,8 +37,8 @@ const WEBSOCKET_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 #[async_trait]
 pub trait TokenAuthenticator: Send + Sync {
     /// Whose token it is, `None` if it is not of this kind, or why it is not good. `wanted` are the audiences that the token
-    /// must be for, one of them at least.
-    async fn token(&self, token: &str, wanted: &[String]) -> Result<Option<Known>, Denied>;
+    /// must be for, one of them at least; `remarks` is for what the audit log should know, also of a token that is not good.
+    async fn token(&self, token: &str, wanted: &[String], remarks: &Annotations) -> Result<Option<Known>, Denied>;
 }
 
 /// Whose token it is.
@@ -82,6 +82,7 @@ struct Remembered {
     user: Arc<User>,
     until: SystemTime,
     rests_on: Vec<RestsOn>,
+    remarks: Vec<(String, String)>,
 }
 
 /// All who know tokens, in order.
@@ -108,7 +109,7 @@ impl Tokens {
     }
 
     /// The user of a token that came with a request.
-    async fn user(&self, token: &str) -> Result<Arc<User>, Denied> {
+    async fn user(&self, token: &str, remarks: &Annotations) -> Result<Arc<User>, Denied> {
         let mut key = [0; 32];
         key.copy_from_slice(hmac::sign(&self.secret, token.as_bytes()).as_ref());
         // What a client was told is gone must not let anybody in.
@@ -119,12 +120,17 @@ impl Tokens {
             && now < found.until
             && found.rests_on.iter().all(RestsOn::unchanged)
         {
+            remarks.add_all(&found.remarks);
             return Ok(found.user.clone());
         }
-        let (known, _) = self.judge(token, &self.audiences).await?;
+        let said = Annotations::default();
+        let judged = self.judge(token, &self.audiences, &said).await;
+        let said = said.take();
+        remarks.add_all(&said);
+        let (known, _) = judged?;
         let user = authenticated(known.user);
         let until = known.until.map_or(now + REMEMBERED_FOR, |end| end.min(now + REMEMBERED_FOR));
-        let verdict = Arc::new(Remembered { user: user.clone(), until, rests_on: known.rests_on });
+        let verdict = Arc::new(Remembered { user: user.clone(), until, rests_on: known.rests_on, remarks: said });
         let mut remembered = self.remembered.write().unwrap_or_else(PoisonError::into_inner);
         if remembered.len() >= MOST_REMEMBERED {
             remembered.retain(|_, verdict| now < verdict.until);
@@ -137,11 +143,16 @@ impl Tokens {
     }
 
     /// Whose token it is, and for which of the wanted audiences. Nothing is remembered.
-    pub async fn judge(&self, token: &str, wanted: &[String]) -> Result<(Known, Vec<String>), Denied> {
+    pub async fn judge(
+        &self,
+        token: &str,
+        wanted: &[String],
+        remarks: &Annotations,
+    ) -> Result<(Known, Vec<String>), Denied> {
         self.cache.own_writes().await.map_err(|error| Denied(error.to_string()))?;
         let mut denied = Vec::new();
         for known in &self.known {
-            match known.token(token, wanted).await {
+            match known.token(token, wanted, remarks).await {
                 Ok(Some(known)) => {
                     let for_whom = known.audiences.as_ref().unwrap_or(&self.audiences);
                     let shared: Vec<String> = for_whom.iter().filter(|a| wanted.contains(a)).cloned().collect();
@@ -163,9 +174,14 @@ pub struct Bearer(pub Arc<Tokens>);
 
 #[async_trait]
 impl Authenticator for Bearer {
-    async fn authenticate(&self, _: &Peer, headers: &HeaderMap) -> Result<Option<Arc<User>>, Denied> {
+    async fn authenticate(
+        &self,
+        _: &Peer,
+        headers: &HeaderMap,
+        remarks: &Annotations,
+    ) -> Result<Option<Arc<User>>, Denied> {
         match in_header(headers).map(str::to_owned).or_else(|| in_websocket(headers)) {
-            Some(token) => self.0.user(&token).await.map(Some),
+            Some(token) => self.0.user(&token, remarks).await.map(Some),
             None => Ok(None),
         }
     }

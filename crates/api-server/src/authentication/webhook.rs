@@ -11,7 +11,7 @@ use super::{
     tokens::{Known, TokenAuthenticator},
 };
 use crate::{
-    context::User,
+    context::{Annotations, User},
     outbound::{Client, Peer},
 };
 
@@ -34,7 +34,7 @@ impl Webhook {
 
 #[async_trait]
 impl TokenAuthenticator for Webhook {
-    async fn token(&self, token: &str, wanted: &[String]) -> Result<Option<Known>, Denied> {
+    async fn token(&self, token: &str, wanted: &[String], _: &Annotations) -> Result<Option<Known>, Denied> {
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",

@@ -56,6 +56,11 @@ impl Mode {
         }
     }
 
+    /// What the asker must be allowed to do with whom it wants to be.
+    fn verb(self) -> String {
+        if self.is_constrained() { format!("impersonate:{}", self.name()) } else { "impersonate".to_owned() }
+    }
+
     fn is_constrained(self) -> bool {
         self != Mode::Legacy
     }
@@ -96,16 +101,22 @@ pub fn take(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
     Ok(Some(wanted))
 }
 
+/// Somebody in the place of the asker.
+pub struct Acting {
+    pub user: Arc<User>,
+    /// The verb that allowed it, if that was one for some requests only.
+    pub constraint: Option<String>,
+}
+
 /// The user that the asker wants to be for this request, if it may.
-pub async fn act_as(
-    authorization: &Authorization,
-    request: &Attributes<'_>,
-    wanted: &User,
-) -> Result<Arc<User>, Status> {
+pub async fn act_as(authorization: &Authorization, request: &Attributes<'_>, wanted: &User) -> Result<Acting, Status> {
     let mut refused = None;
     for mode in MODES.iter().copied().filter(|mode| mode.applies(request.user, wanted)) {
         match attempt(authorization, request, wanted, mode).await {
-            Ok(user) => return Ok(Arc::new(user)),
+            Ok(user) => {
+                let constraint = mode.is_constrained().then(|| mode.verb());
+                return Ok(Acting { user: Arc::new(user), constraint });
+            }
             Err(status) => refused = refused.or(Some(status)),
         }
     }
@@ -121,10 +132,7 @@ async fn attempt(
     // Which node it is has been checked; the permission is one for all of them.
     let associated = (mode == Mode::AssociatedNode).then(|| without_extra(request.user));
     let asker = associated.as_ref().unwrap_or(request.user);
-    let verb = match mode {
-        Mode::Legacy => "impersonate".to_owned(),
-        constrained => format!("impersonate:{}", constrained.name()),
-    };
+    let verb = mode.verb();
     if mode.is_constrained() {
         let on = format!("impersonate-on:{}:{}", mode.name(), request.verb);
         let attributes = Attributes { user: asker, verb: &on, ..request.clone() };

@@ -64,7 +64,7 @@ async fn whose_token(call: &Call<'_>, mut review: Value) -> Result<Value, Status
     if wanted.is_empty() {
         wanted.clone_from(&tokens.audiences);
     }
-    review["status"] = match tokens.judge(token, &wanted).await {
+    review["status"] = match tokens.judge(token, &wanted, &call.context.audit).await {
         Ok((known, audiences)) => {
             json!({"authenticated": true, "user": user_info(&authenticated(known.user)), "audiences": audiences})
         }

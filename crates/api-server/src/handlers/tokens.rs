@@ -77,9 +77,10 @@ async fn answer(call: &Call<'_>, mut asked: Value, options: &WriteOptions) -> Re
         call.context.warnings.add(warning);
         asked["spec"]["expirationSeconds"] = shortened.into();
     }
-    let token = accounts.issue(&wanted).map_err(|e| Status::internal(format!("failed to generate token: {e}")))?;
+    let issued = accounts.issue(&wanted).map_err(|e| Status::internal(format!("failed to generate token: {e}")))?;
+    call.context.audit.add("authentication.kubernetes.io/issued-credential-id", &issued.credential_id);
     let end = Time::from_unix(call.server.registry.clock.seconds().unix_seconds() + wanted.seconds, 0);
-    asked["status"] = json!({"token": token, "expirationTimestamp": end.to_string()});
+    asked["status"] = json!({"token": issued.token, "expirationTimestamp": end.to_string()});
     Ok(asked)
 }
 

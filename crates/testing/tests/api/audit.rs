@@ -19,9 +19,9 @@ rules:
 - {level: Metadata, resources: [{group: '', resources: [configmaps]}]}
 ";
 
-fn settings(folder: &Path) -> Settings {
+pub fn settings(folder: &Path, policy: &str) -> Settings {
     let file = folder.join("policy.yaml");
-    fs::write(&file, POLICY).expect("a policy");
+    fs::write(&file, policy).expect("a policy");
     let log = LogSettings { path: folder.join("audit.log"), ..LogSettings::default() };
     // Whoever has an answer finds its event in the file.
     let batching =
@@ -29,7 +29,7 @@ fn settings(folder: &Path) -> Settings {
     Settings { policy: Policy::read(&file).expect("a policy"), log: Some((log, batching)), webhook: None }
 }
 
-fn events(folder: &Path) -> Vec<Value> {
+pub fn events(folder: &Path) -> Vec<Value> {
     let text = fs::read_to_string(folder.join("audit.log")).expect("a log");
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
@@ -37,7 +37,7 @@ fn events(folder: &Path) -> Vec<Value> {
 #[tokio::test]
 async fn requests_are_recorded() {
     let folder = tempfile::tempdir().expect("a folder");
-    let audit = settings(folder.path());
+    let audit = settings(folder.path(), POLICY);
     let server = TestServer::with(|all, _| all.audit = Some(audit)).await;
     let client = server.client();
     let body = configmap("m").to_string();
@@ -76,7 +76,7 @@ async fn requests_are_recorded() {
 #[tokio::test]
 async fn a_watch_is_recorded_at_its_start_and_end() {
     let folder = tempfile::tempdir().expect("a folder");
-    let audit = settings(folder.path());
+    let audit = settings(folder.path(), POLICY);
     let server = TestServer::with(|all, _| all.audit = Some(audit)).await;
     let mut watch = server.client().watch(&format!("{MAPS}?watch=1&timeoutSeconds=1")).await.expect("a watch");
     assert_eq!(events(folder.path())[0]["stage"], "ResponseStarted");

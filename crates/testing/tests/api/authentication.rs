@@ -19,8 +19,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use testing::{
     TestServer,
-    client::{Client, Trust},
+    client::{Client, MERGE_PATCH, Trust, Watch},
 };
+
+use super::audit;
 
 const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -90,6 +92,20 @@ impl Case {
         let mut pod = super::pod(name);
         pod["spec"]["serviceAccountName"] = "a".into();
         self.admin.post("/api/v1/namespaces/n/pods", &pod).await.expect(201)
+    }
+
+    /// A Secret that holds a token of the account, and all that happens to Secrets from then on.
+    async fn held(&self) -> (Value, Watch) {
+        let secret = json!({
+            "metadata": {"name": "held", "annotations": {"kubernetes.io/service-account.name": "a"}},
+            "type": "kubernetes.io/service-account-token",
+        });
+        let path = "/api/v1/namespaces/n/secrets";
+        let made = self.admin.post(path, &secret).await.expect(201);
+        let path = format!("{path}?watch=1&resourceVersion={}", super::version(&made));
+        let mut watch = self.admin.watch(&path).await.expect("a watch");
+        let filled = watch.next().await.expect("the controller fills it")["object"].clone();
+        (filled, watch)
     }
 
     async fn secret(&self, namespace: &str, object: &Value) {
@@ -335,7 +351,7 @@ async fn bootstrap_tokens() {
     assert_eq!(case.why_not("fedcba.0123456789abcdef").await, "invalid bearer token");
     let path = "/api/v1/namespaces/kube-system/secrets/bootstrap-token-fedcba";
     let allow = json!({"stringData": {"usage-bootstrap-authentication": "true"}});
-    case.admin.patch(path, testing::client::MERGE_PATCH, &allow).await.expect(200);
+    case.admin.patch(path, MERGE_PATCH, &allow).await.expect(200);
     let client = case.nobody().bearing("fedcba.0123456789abcdef");
     assert!(known(&client).await);
     case.admin.delete(path).await.expect(200);
@@ -345,15 +361,7 @@ async fn bootstrap_tokens() {
 #[tokio::test]
 async fn tokens_in_secrets() {
     let case = Case::new().await;
-    let annotations = json!({"kubernetes.io/service-account.name": "a"});
-    let secret = json!({
-        "metadata": {"name": "held", "annotations": annotations}, "type": "kubernetes.io/service-account-token",
-    });
-    let path = "/api/v1/namespaces/n/secrets";
-    let made = case.admin.post(path, &secret).await.expect(201);
-    let mut watch =
-        case.admin.watch(&format!("{path}?watch=1&resourceVersion={}", super::version(&made))).await.unwrap();
-    let filled = watch.next().await.expect("the controller fills it")["object"].clone();
+    let (filled, mut watch) = case.held().await;
     let decoded = |key: &str| String::from_utf8(STANDARD.decode(text(&filled["data"][key])).unwrap()).unwrap();
     assert_eq!(decoded("namespace"), "n");
     assert!(decoded("ca.crt").contains("BEGIN CERTIFICATE"));
@@ -363,12 +371,12 @@ async fn tokens_in_secrets() {
     let client = case.nobody().bearing(&token);
     assert!(known(&client).await);
 
-    let held = format!("{path}/held");
+    let held = "/api/v1/namespaces/n/secrets/held";
     let invalid = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}});
-    case.admin.patch(&held, testing::client::MERGE_PATCH, &invalid).await.expect(200);
+    case.admin.patch(held, MERGE_PATCH, &invalid).await.expect(200);
     assert!(case.why_not(&token).await.contains("has been marked invalid"));
     let valid = json!({"metadata": {"labels": null}});
-    case.admin.patch(&held, testing::client::MERGE_PATCH, &valid).await.expect(200);
+    case.admin.patch(held, MERGE_PATCH, &valid).await.expect(200);
     assert!(known(&client).await);
     case.admin.delete("/api/v1/namespaces/n/serviceaccounts/a").await.expect(200);
     assert!(!known(&client).await);
@@ -377,7 +385,7 @@ async fn tokens_in_secrets() {
             break;
         }
     }
-    assert_eq!(case.admin.get(&held).await.code, 404);
+    assert_eq!(case.admin.get(held).await.code, 404);
 }
 
 #[tokio::test]
@@ -489,6 +497,71 @@ async fn acting_as_others() {
     assert!(carol.get("/api/v1/nodes").await.refused(403).contains("User \"carol\" cannot"));
     let node = case.server.client_of("carol", "people").saying("impersonate-user", "system:node:n");
     assert_eq!(who(&node).await, None);
+}
+
+/// Which credential was issued to whom, which ones are used though they should not be, and by which right somebody acts as
+/// somebody else.
+#[tokio::test]
+async fn credentials_can_be_traced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let policy =
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
+    let (audit, clock) = (audit::settings(folder.path(), policy), Arc::new(Ahead::default()));
+    let given = clock.clone();
+    let case = Case::with(move |settings, _| {
+        settings.clock = given;
+        settings.audit = Some(audit);
+    })
+    .await;
+    // What is told of the request with this id.
+    let told = |id: &str| {
+        audit::events(folder.path()).into_iter().find(|event| event["auditID"] == id).expect("the request is recorded")
+    };
+    let note = |id: &str, key: &str| text(&told(id)["annotations"][key]);
+    let get = async |token: &str, id: &str| case.nobody().bearing(token).saying("audit-id", id).get("/api").await.code;
+
+    case.pod("p").await;
+    let spec = json!({"expirationSeconds": 3607, "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p"}});
+    let asking = case.admin.saying("audit-id", "issued");
+    let path = "/api/v1/namespaces/n/serviceaccounts/a";
+    let token =
+        text(&asking.post(&format!("{path}/token"), &json!({"spec": spec})).await.expect(201)["status"]["token"]);
+    let id = format!("JTI={}", text(&claims(&token)["jti"]));
+    assert_eq!(note("issued", "authentication.kubernetes.io/issued-credential-id"), id);
+    let stale = |id: &str| note(id, "authentication.k8s.io/stale-token");
+    assert_eq!((get(&token, "fresh").await, stale("fresh")), (200, String::new()));
+    clock.0.store(3700, Ordering::SeqCst);
+    for id in ["stale", "remembered"] {
+        assert_eq!(get(&token, id).await, 200);
+        let text = stale(id);
+        let late = text.strip_prefix("subject: system:serviceaccount:n:a, seconds after warning threshold: ");
+        assert!(late.and_then(|late| late.parse().ok()).is_some_and(|late: u64| late >= 90), "{text}");
+    }
+
+    let (filled, _watch) = case.held().await;
+    let token = String::from_utf8(STANDARD.decode(text(&filled["data"]["token"])).expect("base64")).expect("a token");
+    let legacy = |id: &str, rest: &str| note(id, &format!("authentication.k8s.io/legacy-token{rest}"));
+    assert_eq!(get(&token, "manual").await, 200);
+    assert_eq!(legacy("manual", ""), "system:serviceaccount:n:a");
+    assert_eq!(
+        (legacy("manual", "-manual-secret"), legacy("manual", "-autogenerated-secret")),
+        ("held".into(), "".into())
+    );
+    case.admin.patch(path, MERGE_PATCH, &json!({"secrets": [{"name": "held"}]})).await.expect(200);
+    assert_eq!((get(&token, "made").await, legacy("made", "-autogenerated-secret")), (200, "held".into()));
+    let invalid = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}});
+    case.admin.patch("/api/v1/namespaces/n/secrets/held", MERGE_PATCH, &invalid).await.expect(200);
+    assert_eq!((get(&token, "invalid").await, legacy("invalid", "-invalidated")), (401, "held/n".into()));
+
+    let by_name = json!([{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}]);
+    allow(&case, "bob", by_name).await;
+    for (user, group, constraint) in [("bob", "people", ""), ("root", "system:masters", "impersonate:user-info")] {
+        let client = case.server.client_of(user, group).saying("impersonate-user", "ada").saying("audit-id", user);
+        client.get("/api").await.expect(200);
+        let event = told(user);
+        assert_eq!(event["impersonatedUser"]["username"], "ada");
+        assert_eq!(text(&event["authenticationMetadata"]["impersonationConstraint"]), constraint, "{event}");
+    }
 }
 
 /// A CertificateSigningRequest, and the key it is for.

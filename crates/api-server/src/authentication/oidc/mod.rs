@@ -21,7 +21,10 @@ use super::{
     service_accounts::audiences,
     tokens::{Known, TokenAuthenticator},
 };
-use crate::{clock::Clock, context::User};
+use crate::{
+    clock::Clock,
+    context::{Annotations, User},
+};
 
 /// How far the issuer's clock may be ahead of ours.
 const NOT_YET_LEEWAY: i64 = 300;
@@ -52,7 +55,7 @@ impl Issuers {
 
 #[async_trait]
 impl TokenAuthenticator for Issuers {
-    async fn token(&self, token: &str, _: &[String]) -> Result<Option<Known>, Denied> {
+    async fn token(&self, token: &str, _: &[String], _: &Annotations) -> Result<Option<Known>, Denied> {
         let Some(unverified) = jws::parse(token) else { return Ok(None) };
         let Some((issuer, keys)) = self.all.iter().find(|(issuer, _)| issuer.url == unverified.issuer()) else {
             return Ok(None);

@@ -2,7 +2,7 @@ use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
 use serde_json::json;
 
 use super::*;
-use crate::{authentication::jws::SigningKey, clock::SystemClock};
+use crate::{authentication::jws::SigningKey, clock::SystemClock, context::Annotations};
 
 fn configuration() -> Value {
     json!({
@@ -58,7 +58,7 @@ impl Case {
     async fn token(&self, change: impl FnOnce(&mut Value)) -> Result<Option<Known>, Denied> {
         let mut claims = Self::claims();
         change(&mut claims);
-        self.issuers.token(&self.key.sign(&claims).unwrap(), &[]).await
+        self.issuers.token(&self.key.sign(&claims).unwrap(), &[], &Annotations::default()).await
     }
 
     async fn refused(&self, change: impl FnOnce(&mut Value)) -> String {
@@ -87,7 +87,14 @@ async fn tokens_that_are_not_good() {
     assert!(case.refused(|c| c["groups"] = json!([1])).await.contains("groups"));
     assert!(case.token(|c| c["iss"] = "https://other.example".into()).await.unwrap().is_none());
     let forged = key().sign(&Case::claims()).unwrap();
-    assert!(case.issuers.token(&forged, &[]).await.unwrap_err().0.contains("failed to verify signature"));
+    assert!(
+        case.issuers
+            .token(&forged, &[], &Annotations::default())
+            .await
+            .unwrap_err()
+            .0
+            .contains("failed to verify signature")
+    );
 }
 
 #[tokio::test]
