@@ -188,3 +188,33 @@ fn request_of(stream: &Stream, is_data: bool) -> String {
         id => format!("request {id}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_download_that_is_broken_off_leaves_the_pod() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let mut forwards = over_spdy(ours);
+        let (mut client, _connection) = spdy::connect(theirs);
+        let headers = |kind| [("streamtype", kind), ("port", "80"), ("requestid", "1")];
+        let _error = client.open(&headers("error")).await;
+        let data = client.open(&headers("data")).await;
+        let forward = forwards.next().await.expect("a connection");
+        let (target, mut pod) = tokio::io::duplex(1 << 10);
+        tokio::spawn(forward.carry(target));
+        // The pod has been asked and has more to say, but its client is gone.
+        data.sink.send(b"GET").await.expect("it is open");
+        data.sink.close().await;
+        let mut asked = String::new();
+        pod.read_to_string(&mut asked).await.expect("the question");
+        assert_eq!(asked, "GET");
+        data.sink.reset().await;
+        drop(data);
+        let sending = async { while pod.write_all(&[0; 100]).await.is_ok() {} };
+        tokio::time::timeout(Duration::from_secs(60), sending).await.expect("the connection is closed");
+    }
+}

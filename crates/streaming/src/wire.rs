@@ -6,6 +6,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -203,8 +204,8 @@ impl AsyncRead for Source {
 pub struct Sink {
     wire: Wire,
     form: Form,
-    /// The other side wants no more of this stream.
-    refused: CancellationToken,
+    /// The other side wants no more of this stream. Who cancels it can tell by its count whether a sink is left.
+    refused: Arc<CancellationToken>,
 }
 
 /// How a stream's bytes are framed.
@@ -215,7 +216,7 @@ pub(crate) enum Form {
 }
 
 impl Sink {
-    pub(crate) fn new(wire: Wire, form: Form, refused: CancellationToken) -> Self {
+    pub(crate) fn new(wire: Wire, form: Form, refused: Arc<CancellationToken>) -> Self {
         Self { wire, form, refused }
     }
 

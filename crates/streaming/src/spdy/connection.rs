@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -40,13 +40,22 @@ impl Stream {
     }
 }
 
-/// Where the data of open streams goes.
+/// The streams that are open in either direction. One that the other side has ended may still be reset by it, and must
+/// hear of it as long as something is sent.
 #[derive(Clone, Default)]
 struct Streams(Arc<Mutex<HashMap<u32, Open>>>);
 
 struct Open {
-    data: mpsc::Sender<Bytes>,
-    refused: CancellationToken,
+    /// Where its data goes; none when the other side has ended it or nobody reads it.
+    data: Option<mpsc::Sender<Bytes>>,
+    /// Held by its sinks.
+    refused: Weak<CancellationToken>,
+}
+
+impl Open {
+    fn is_used(&self) -> bool {
+        self.refused.strong_count() > 0 || self.data.as_ref().is_some_and(|data| !data.is_closed())
+    }
 }
 
 impl Streams {
@@ -56,16 +65,34 @@ impl Streams {
 
     fn add(&self, id: u32, headers: Headers, wire: &Wire) -> Stream {
         let (data, source) = Source::new();
-        let refused = CancellationToken::new();
-        let sink = Sink::new(wire.clone(), Form::Spdy { stream: id }, refused.clone());
-        self.lock().insert(id, Open { data, refused });
+        let refused = Arc::new(CancellationToken::new());
+        self.lock().insert(id, Open { data: Some(data), refused: Arc::downgrade(&refused) });
+        let sink = Sink::new(wire.clone(), Form::Spdy { stream: id }, refused);
         Stream { id, headers, source, sink }
+    }
+
+    /// Nothing more comes from the other side.
+    fn end_inward(&self, id: u32) {
+        let mut streams = self.lock();
+        if let Some(open) = streams.get_mut(&id) {
+            open.data = None;
+            if !open.is_used() {
+                streams.remove(&id);
+            }
+        }
+    }
+
+    fn reset(&self, id: u32) {
+        let open = self.lock().remove(&id);
+        if let Some(refused) = open.and_then(|open| open.refused.upgrade()) {
+            refused.cancel();
+        }
     }
 
     fn full(&self) -> bool {
         let mut streams = self.lock();
         if streams.len() >= MAX_STREAMS {
-            streams.retain(|_, open| !open.data.is_closed());
+            streams.retain(|_, open| open.is_used());
         }
         streams.len() >= MAX_STREAMS
     }
@@ -145,11 +172,7 @@ impl Reading {
             Frame::Open { stream, headers, last } => self.accept(stream, headers, last).await?,
             Frame::About { stream, last } => self.data(stream, Bytes::new(), last).await,
             Frame::Data { stream, bytes, last } => self.data(stream, bytes, last).await,
-            Frame::Reset { stream } => {
-                if let Some(open) = self.streams.lock().remove(&stream) {
-                    open.refused.cancel();
-                }
-            }
+            Frame::Reset { stream } => self.streams.reset(stream),
             // Clients count their pings in odd numbers, servers in even ones; an answer is not answered.
             Frame::Ping(id) if (id % 2 == 1) == self.accepting.is_some() => {
                 let _ = self.wire.send(frame::ping(id)).await;
@@ -176,18 +199,57 @@ impl Reading {
             let _ = self.wire.send(frame::reset(id, frame::REFUSED)).await;
         }
         if last {
-            self.streams.lock().remove(&id);
+            self.streams.end_inward(id);
         }
         Ok(())
     }
 
     /// Hands data to a stream, and waits until it has room. Data of streams that are gone is late, not wrong.
     async fn data(&self, stream: u32, bytes: Bytes, last: bool) {
-        let sender = self.streams.lock().get(&stream).map(|open| open.data.clone());
+        let sender = self.streams.lock().get(&stream).and_then(|open| open.data.clone());
         let Some(sender) = sender else { return };
         let unwanted = !bytes.is_empty() && sender.send(bytes).await.is_err();
         if last || unwanted {
-            self.streams.lock().remove(&stream);
+            self.streams.end_inward(stream);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn streams_that_their_client_has_ended_can_be_reset_and_count() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (mut opened, _ours) = serve(ours);
+        let (mut client, _theirs) = connect(theirs);
+        let (mut asked, mut served) = (Vec::new(), Vec::new());
+        for _ in 0..MAX_STREAMS {
+            let stream = client.open(&[]).await;
+            stream.sink.close().await;
+            let mut taken = opened.recv().await.expect("a stream");
+            assert_eq!(taken.source.next().await, None);
+            asked.push(stream);
+            served.push(taken);
+        }
+        // All of them are still sent to, so there is no room for another.
+        let mut refused = client.open(&[]).await;
+        assert_eq!(refused.source.next().await, None);
+        assert_eq!(refused.sink.send(b"x").await, Err(crate::wire::Closed));
+
+        // What sends to one without an end hears that nobody listens.
+        let (endless, _writer) = tokio::io::duplex(16);
+        asked[0].sink.reset().await;
+        let copied = tokio::time::timeout(Duration::from_secs(60), served[0].sink.copy_from(endless)).await;
+        copied.expect("it ends").expect("and is not broken");
+        client.open(&[]).await;
+        assert!(opened.recv().await.is_some());
+
+        served.clear();
+        client.open(&[]).await;
+        assert!(opened.recv().await.is_some());
     }
 }

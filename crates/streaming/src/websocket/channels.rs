@@ -3,12 +3,11 @@
 //! In base64 the number is a digit and the rest of the message is encoded. In version 5 of remote commands, the number 255
 //! followed by a channel's number ends that channel.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
 use tokio::{io::AsyncRead, sync::mpsc};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     frame::{self, BINARY, TEXT},
@@ -46,7 +45,7 @@ impl Channels {
             senders.push(read.then_some(sender));
             sources.push(read.then_some(source));
             let form = Form::Channel { number: number as u8, base64 };
-            sinks.push(Sink::new(wire.clone(), form, CancellationToken::new()));
+            sinks.push(Sink::new(wire.clone(), form, Arc::default()));
         }
         let reading = Reading { senders, base64, can_end, to: None, rest: BytesMut::new() };
         tokio::spawn(wire.clone().read(reading.run(Incoming::new(reader, wire))));
