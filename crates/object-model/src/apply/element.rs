@@ -192,8 +192,18 @@ fn kind(value: &Value) -> u8 {
 fn order_numbers(a: &Number, b: &Number) -> Ordering {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => a.cmp(&b),
-        _ => float(a).total_cmp(&float(b)),
+        (Some(a), None) => order_whole(a, float(b)),
+        (None, Some(b)) => order_whole(b, float(a)).reverse(),
+        (None, None) => float(a).total_cmp(&float(b)),
     }
+}
+
+/// A whole number beside a float, exactly: as floats, neighbours beyond 2^53 would equal the same float and not each
+/// other, which is no order.
+fn order_whole(whole: i128, float: f64) -> Ordering {
+    let below = float.floor();
+    // Whole numbers have 64 bits; floats beyond 128 stay beyond them.
+    whole.cmp(&(below as i128)).then(if float > below { Ordering::Less } else { Ordering::Equal })
 }
 
 fn float(number: &Number) -> f64 {

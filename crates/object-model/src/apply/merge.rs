@@ -116,7 +116,7 @@ fn items_in_order(
                 o += 1;
             }
             (our, their) => {
-                if our.is_some_and(|our| merged.contains(our)) {
+                if their.is_none() || our.is_some_and(|our| merged.contains(our)) {
                     o += 1;
                 }
                 if let Some(their) = their {

@@ -34,6 +34,20 @@ fn sets() -> impl Strategy<Value = Set> {
     })
 }
 
+/// Numbers where floats no longer tell whole numbers apart, written as either, and some between them.
+fn numbers() -> impl Strategy<Value = Value> {
+    let bases = [0, 1 << 53, -(1 << 53), i128::from(i64::MIN), 1 << 63, i128::from(u64::MAX)];
+    (proptest::sample::select(bases.to_vec()), -3..4i128, 0..3).prop_map(|(base, step, form)| {
+        let near = base + step;
+        match form {
+            0 => i64::try_from(near).map(Value::from).or_else(|_| u64::try_from(near).map(Value::from)),
+            1 => Ok(json!(near as f64)),
+            _ => Ok(json!(step as f64 / 2.0)),
+        }
+        .unwrap_or_else(|_| json!(near as f64))
+    })
+}
+
 /// Any JSON at all.
 fn anything() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -220,6 +234,17 @@ proptest! {
             prop_assert_eq!(a.difference(&b).has(&path.0), !b.has(&path.0));
             let covered = (1..=path.0.len()).any(|n| b.has(&path.0[..n]));
             prop_assert_eq!(below.has(&path.0), !covered);
+        }
+    }
+
+    #[test]
+    fn numbers_have_one_order(numbers in vec(numbers(), 3)) {
+        let [a, b, c] = &numbers[..] else { unreachable!() };
+        let [a, b, c] = [a, b, c].map(|number| Element::value(number.clone()));
+        prop_assert_eq!(a.cmp(&b), b.cmp(&a).reverse());
+        if a <= b && b <= c {
+            prop_assert!(a <= c, "{} <= {} <= {}", a, b, c);
+            prop_assert_eq!(a == c, a == b && b == c);
         }
     }
 
