@@ -3,11 +3,13 @@
 use api::kinds::Strategy;
 use async_trait::async_trait;
 use object_model::{
+    codec::MAX_DEPTH,
     field::{Errors, Path},
     identity::GroupKind,
     meta::{Meta, MetaMut},
     names,
     status::{Reason, Status},
+    value::depth,
 };
 use serde_json::Value;
 use storage::{Compare, Expected, KeyValue, Operation, Outcome, Revision, Transaction};
@@ -147,6 +149,7 @@ impl Registry {
         warnings.into_iter().for_each(|warning| context.warnings.add(warning));
         companions.extend(self.admission.validate(attributes, &object).await?);
         let named = Target { name: Meta::of(&object).name(), ..*target };
+        check_depth(&object)?;
         let stored = encode_stored(&object);
         if attributes.dry_run {
             return match self.current(&named).await? {
@@ -280,6 +283,7 @@ impl Registry {
             return self.remove(target, existing, &object, options.dry_run).await;
         }
         let version = target.resource.stored_api_version();
+        check_depth(&object)?;
         let stored = encode_stored(&object);
         if options.dry_run {
             return Ok(Answer::dry(&version, &stored, Some(existing.revision)));
@@ -377,6 +381,16 @@ fn check_version(target: &Target<'_>, object: &Value, existing: &Current) -> Res
         return Err(Status::invalid(&kind, target.name, &errors));
     }
     if given == existing.revision.to_string() { Ok(()) } else { Err(conflict(target)) }
+}
+
+/// What is stored must be read again by everyone. Patches, admission and the tracking of owners can nest an object deeper
+/// than the body of a request may.
+fn check_depth(object: &Value) -> Result<(), Status> {
+    if depth(object) <= MAX_DEPTH {
+        return Ok(());
+    }
+    let words = format!("the object, with its managed fields, is nested more than {MAX_DEPTH} levels deep");
+    Err(Status::bad_request(words))
 }
 
 /// The namespace of the object is that of the request.

@@ -8,7 +8,10 @@
 //! body, a list item of a built-in kind is `{` + body, a watch event wraps header + body.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use object_model::value::{Fields, Object};
+use object_model::{
+    codec::MAX_DEPTH,
+    value::{Fields, Object},
+};
 use serde::Deserialize;
 use serde_json::Value;
 use storage::Revision;
@@ -83,7 +86,8 @@ impl PartialEq for Entry {
 }
 
 impl Entry {
-    /// Reads a stored value. `name` is the key below the resource's prefix.
+    /// Reads a stored value. `name` is the key below the resource's prefix. What this lets through can be read as a value
+    /// by everyone, also inside of a list or an event.
     pub fn read(
         key: &str,
         name: &str,
@@ -94,6 +98,9 @@ impl Entry {
         let malformed = |reason: String| Malformed { key: key.to_owned(), reason };
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
         find(stored, METADATA).ok_or_else(|| malformed("it has no metadata".into()))?;
+        if nesting(stored) > MAX_DEPTH {
+            return Err(malformed(format!("it is nested more than {MAX_DEPTH} levels deep")));
+        }
         let (api_version, labels, fields) = if selectable.is_empty() {
             let head: Head = serde_json::from_slice(stored).map_err(|e| malformed(e.to_string()))?;
             (head.api_version, head.metadata.labels, Box::default())
@@ -139,6 +146,7 @@ impl Entry {
     pub fn object(&self, kind: &str) -> Value {
         let mut text = BytesMut::with_capacity(self.body.len() + 64);
         self.write(kind, &mut text);
+        // Only an entry that was made otherwise than by `read` could be refused.
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
@@ -243,6 +251,25 @@ fn put_revision(revision: Revision, out: &mut BytesMut) {
     out.put_slice(br#""resourceVersion":""#);
     out.put_slice(revision.to_string().as_bytes());
     out.put_u8(b'"');
+}
+
+/// How deep lists and objects are nested in JSON.
+fn nesting(json: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_text, mut escaped) = (0usize, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {

@@ -128,3 +128,17 @@ fn a_quiet_watcher_survives_a_burst() {
     }
     assert_eq!(take(&mut quiet), burst.map(|revision| ("b".to_owned(), revision)).collect::<Vec<_>>());
 }
+
+/// What the cache holds can be read as a value; an object that could not be is none, and no empty one.
+#[test]
+fn what_nobody_could_read_is_no_entry() {
+    let read = |levels: usize| {
+        let spec = format!("{}{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+        let stored = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"a]\"}}[["}},"spec":{spec}}}"#);
+        Entry::read("/registry/core/pods/a", "a", stored.as_bytes(), Revision(1), &[])
+    };
+    let deepest = read(object_model::codec::MAX_DEPTH).expect("an object");
+    assert!(deepest.object("Pod")["spec"].is_array());
+    assert!(read(object_model::codec::MAX_DEPTH + 1).is_err());
+    assert!(read(200).is_err());
+}

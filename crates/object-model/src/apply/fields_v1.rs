@@ -8,9 +8,7 @@ use serde_json::{Map, Value};
 use super::element::{BadElement, Element};
 use super::json;
 use super::set::{Node, Set};
-
-/// Objects are not nested deeper than this, so neither are their fields.
-const MAX_DEPTH: usize = 500;
+use crate::codec::MAX_DEPTH;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFields {
@@ -34,6 +32,7 @@ fn level(value: &Value, depth: usize) -> Result<(Set, bool), BadFields> {
         Value::Null => return Ok((Set::new(), true)),
         other => return Err(BadFields::NotAnObject(json::text(other).chars().take(64).collect())),
     };
+    // Objects are not nested deeper than this, so neither are their fields.
     if depth > MAX_DEPTH {
         return Err(BadFields::TooDeep);
     }

@@ -12,9 +12,12 @@ pub mod json;
 pub mod protobuf;
 pub mod yaml;
 
-/// How deep lists and objects may be nested. Kubernetes allows 10,000, on stacks that grow; here every walk over a
-/// value must fit on a thread's stack. Real objects stay below 100.
-pub const MAX_DEPTH: usize = 512;
+/// How deep lists and objects may be nested, in what is read and in what is stored. Kubernetes allows 10,000, on stacks
+/// that grow; real objects stay below 60.
+///
+/// Here every walk over a value must fit on a thread's stack, and whatever is accepted must be read again by readers that
+/// stop at 128 levels (`serde_json`), also when it stands some levels down in a list, a table, an event or a review.
+pub const MAX_DEPTH: usize = 100;
 
 /// Something that a strict reader refuses and a lenient one passes over.
 #[derive(Clone, Debug, PartialEq, Eq)]

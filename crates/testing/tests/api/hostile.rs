@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use hyper::Method;
+use object_model::codec::protobuf;
 use serde_json::{Value, json};
 use testing::{
     TestServer,
-    client::{APPLY, Client, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, YAML},
+    client::{APPLY, Client, JSON, JSON_PATCH, MERGE_PATCH, PROTOBUF, STRATEGIC_PATCH, YAML},
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -123,17 +124,92 @@ async fn deep_and_broken_bodies() {
             assert!([400, 422].contains(&answer.code), "{kind} {depth}: {}", answer.text());
         }
     }
-    // As deep as is allowed, where anything may stand.
-    let deep = format!(r#"{{"metadata":{{"name":"deep"}},"revision":1,"data":{}}}"#, nested("{\"a\":", "}", 500));
-    let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
-    let made = client.send(Method::POST, path, &[("content-type", JSON)], deep).await;
-    assert_eq!(made.code, 201, "{}", made.text());
-    assert_eq!(client.get_as(&format!("{path}/deep"), YAML).await.code, 200);
     // Text that is no Unicode is mended, as Kubernetes does.
     let body = b"{\"metadata\":{\"name\":\"b\"},\"data\":{\"x\":\"\xff\xfe\"}}".to_vec();
     let made = client.send(Method::POST, MAPS, &[("content-type", JSON)], body).await.expect(201);
     assert_eq!(made["data"], json!({"x": "\u{fffd}\u{fffd}"}));
     others_are_served(&server).await;
+}
+
+/// What is accepted can be listed, watched and deleted in every form; what cannot is refused, whichever way it comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_deep_as_everyone_can_read() {
+    let server = TestServer::embedded().await;
+    let client = server.client();
+    let nested =
+        |key: &str, depth: usize| format!("{}{{}}{}", format!("{{{key:?}:").repeat(depth - 1), "}".repeat(depth - 1));
+    let send = |method: Method, path: String, kind: &'static str, body: String| {
+        let client = client.clone();
+        async move { client.send(method, &path, &[("content-type", kind)], body).await }
+    };
+
+    // The data of a revision is free; it stands one level down.
+    let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let revision =
+        |name: &str, depth| format!(r#"{{"metadata":{{"name":{name:?}}},"revision":1,"data":{}}}"#, nested("a", depth));
+    send(Method::POST, revisions.into(), JSON, revision("deep", 99)).await.expect(201);
+    for depth in [100, 200, 500] {
+        let refused = send(Method::POST, revisions.into(), JSON, revision("deeper", depth)).await.refused(400);
+        assert!(refused.contains("nested more than 100 levels deep"), "{refused}");
+        send(Method::POST, revisions.into(), YAML, revision("deeper", depth)).await.refused(400);
+    }
+    // In protobuf it is text of its own, which may be as deep as a whole object.
+    let schema = api::schemas::schema_of("apps", "v1", "ControllerRevision").expect("a schema");
+    let mut whole: Value = serde_json::from_str(&revision("deeper", 100)).expect("JSON");
+    whole["apiVersion"] = json!("apps/v1");
+    whole["kind"] = json!("ControllerRevision");
+    let message = protobuf::to_vec(&schema, &whole).expect("protobuf");
+    for path in [revisions.to_owned(), format!("{revisions}?dryRun=All")] {
+        let answer = client.send(Method::POST, &path, &[("content-type", PROTOBUF)], message.clone()).await;
+        let words = "the object, with its managed fields, is nested more than 100 levels deep";
+        assert_eq!(answer.refused(400), words);
+    }
+    assert_eq!(client.get_as(&format!("{revisions}/deep"), YAML).await.code, 200);
+    assert_eq!(client.get_as(revisions, PROTOBUF).await.code, 200);
+
+    // Owned fields stand four levels down.
+    let fields = |depth| {
+        let entry = r#""manager":"m","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1""#;
+        format!(
+            r#"{{"metadata":{{"name":"a","finalizers":["x/y"],"managedFields":[{{{entry}:{}}}]}}}}"#,
+            nested("f:a", depth)
+        )
+    };
+    for depth in [97, 200, 500] {
+        send(Method::POST, MAPS.into(), JSON, fields(depth)).await.refused(400);
+    }
+    let made = send(Method::POST, MAPS.into(), JSON, fields(96)).await.expect(201);
+    let place = format!("{MAPS}/a");
+    for depth in [97, 200] {
+        send(Method::PATCH, place.clone(), MERGE_PATCH, fields(depth)).await.refused(400);
+        let value = nested("f:a", depth);
+        let patch = format!(r#"[{{"op":"add","path":"/metadata/managedFields/0/fieldsV1","value":{value}}}]"#);
+        let refused = send(Method::PATCH, place.clone(), JSON_PATCH, patch).await;
+        assert!([400, 422].contains(&refused.code), "{}", refused.text());
+    }
+    // What each step alone allows can be too much together.
+    let steps: Vec<_> = (0..2)
+        .map(|step| {
+            let down = "/f:a".repeat(95 * step);
+            format!(
+                r#"{{"op":"add","path":"/metadata/managedFields/0/fieldsV1{down}","value":{}}}"#,
+                nested("f:a", 96 - 46 * step)
+            )
+        })
+        .collect();
+    let refused = send(Method::PATCH, place.clone(), JSON_PATCH, format!("[{}]", steps.join(","))).await;
+    assert!([400, 422].contains(&refused.code), "{}", refused.text());
+
+    let listed = client.get_as(MAPS, PROTOBUF).await;
+    assert_eq!(listed.code, 200, "{}", listed.text());
+    let since = made["metadata"]["resourceVersion"].as_str().expect("a version").parse::<u64>().expect("a number") - 1;
+    let mut watch = client.watch(&format!("{MAPS}?watch=1&resourceVersion={since}")).await.expect("a watch");
+    assert_eq!(watch.next().await.expect("an event")["object"]["metadata"], made["metadata"]);
+    // The finalizer holds it, so it was read.
+    client.delete(&place).await.expect(200);
+    assert!(client.get(&place).await.expect(200)["metadata"]["deletionTimestamp"].is_string());
+    client.patch(&place, MERGE_PATCH, &json!({"metadata": {"finalizers": null}})).await.expect(200);
+    client.get(&place).await.refused(404);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
