@@ -1,4 +1,7 @@
 //! The `scale` subresource: the number of replicas of anything that has one, as a `Scale` of `autoscaling/v1`.
+//!
+//! A Scale is made of the object and its owners, written like any other object, and what became of it is brought back: the
+//! replicas, and who owns them.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +9,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use hyper::{Request, Response, StatusCode};
 use object_model::{
+    apply::{self, FieldManager, FieldPath, Managed, OneVersion, ScaleMapping},
     codec::canonical,
     field::{Errors, Path},
-    identity::GroupKind,
+    identity::{GroupKind, GroupVersionKind},
     meta::{Meta, MetaMut},
     patch::{PatchDocument, PatchKind},
     selector::LabelSelector,
@@ -27,9 +31,11 @@ use crate::{
     body::{Body, RequestBody},
     negotiation::{Content, Negotiated},
     options::{ListOptions, Write, WriteOptions},
-    ownership,
     registry::Change,
 };
+
+const VERSION: &str = "autoscaling/v1";
+const APPLY: &str = "application/apply-patch+yaml";
 
 pub async fn handle(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let accept = request.headers().get(hyper::header::ACCEPT).and_then(|v| v.to_str().ok());
@@ -41,12 +47,16 @@ pub async fn handle(call: &Call<'_>, request: Request<RequestBody>) -> Result<Re
             registry.get(&call.target(), &version).await?.object(&call.resource.kind)
         }
         verb => {
-            let write = if verb == "update" { Write::Update } else { Write::Patch };
+            let write = match verb {
+                "update" => Write::Update,
+                _ if body::content_type(request.headers()) == APPLY => Write::Apply,
+                _ => Write::Patch,
+            };
             let options = WriteOptions::read(&call.query, write)?;
             let strictness = Strictness::new(&options, &call.context.warnings);
             let wanted = Wanted::read(write, request, &strictness).await?;
             let manager = call.field_manager(&options.field_manager);
-            let mut change = Rescale { call, wanted, manager };
+            let mut change = Rescale { call, wanted, manager, force: options.force };
             registry.update(&call.target(), call.context, &mut change, &options).await?.object(&call.resource.kind)
         }
     };
@@ -58,6 +68,7 @@ pub async fn handle(call: &Call<'_>, request: Request<RequestBody>) -> Result<Re
 enum Wanted {
     Scale(Value),
     Patch(PatchDocument),
+    Applied(Value),
 }
 
 impl Wanted {
@@ -65,10 +76,14 @@ impl Wanted {
         let content_type = body::content_type(request.headers()).to_owned();
         let media = MediaType::of(request.headers());
         let bytes = body::read(request.into_body()).await?;
-        if write == Write::Update {
-            return Ok(Self::Scale(decode::plain("autoscaling", "v1", "Scale", media?, &bytes, strictness)?));
+        match write {
+            Write::Update => {
+                return Ok(Self::Scale(decode::plain("autoscaling", "v1", "Scale", media?, &bytes, strictness)?));
+            }
+            Write::Apply => return Ok(Self::Applied(decode::applied(&bytes, strictness)?)),
+            _ => {}
         }
-        let known: Vec<&str> = PatchKind::ALL.iter().map(|k| k.content_type()).collect();
+        let known: Vec<&str> = PatchKind::ALL.iter().map(|k| k.content_type()).chain([APPLY]).collect();
         let kind = PatchKind::from_content_type(&content_type).ok_or_else(|| Status::unsupported_media_type(&known))?;
         Ok(Self::Patch(decode::patch(kind, &bytes, strictness)?))
     }
@@ -78,6 +93,39 @@ struct Rescale<'a> {
     call: &'a Call<'a>,
     wanted: Wanted,
     manager: &'a str,
+    force: bool,
+}
+
+impl Rescale<'_> {
+    /// The Scale as it is to be, with its owners, of the one that is there.
+    fn rescaled(&self, live: &Value) -> Result<Value, Status> {
+        let schema = decode::schema_of("autoscaling", "v1", "Scale")?;
+        let kind = GroupVersionKind::new("autoscaling", "v1", "Scale");
+        let owners = FieldManager {
+            schema: &schema,
+            kind: &kind,
+            api_version: VERSION,
+            subresource: "scale",
+            versions: &OneVersion,
+        };
+        let now = self.call.server.registry.clock.seconds().to_string();
+        let canonical = |mut scale: Value| match canonical::canonicalise(&schema, &mut scale) {
+            Ok(_) => Ok(scale),
+            Err(error) => Err(Status::bad_request(error.to_string())),
+        };
+        let new = match (&self.wanted, live) {
+            (Wanted::Applied(applied), _) => {
+                let result = owners.on_apply(Some(live), applied, self.manager, self.force, &now);
+                return canonical(result.map_err(|e| e.status())?.object);
+            }
+            (Wanted::Patch(patch), Value::Object(fields)) => {
+                canonical(patch.apply(schema.root(), fields.clone()).map_err(|e| e.status())?)?
+            }
+            (Wanted::Patch(_), _) => return Err(Status::internal("no scale")),
+            (Wanted::Scale(scale), _) => scale.clone(),
+        };
+        Ok(owners.on_update(Some(live), new, self.manager, &now))
+    }
 }
 
 #[async_trait]
@@ -86,16 +134,13 @@ impl Change for Rescale<'_> {
         let Some(current) = current else {
             return Err(Status::not_found(&self.call.resource.group_resource(), &self.call.info.name));
         };
-        let scale = match &self.wanted {
-            Wanted::Scale(scale) => scale.clone(),
-            Wanted::Patch(patch) => {
-                let schema = decode::schema_of("autoscaling", "v1", "Scale")?;
-                let Value::Object(fields) = scale_of(current) else { return Err(Status::internal("no scale")) };
-                let mut scale = patch.apply(schema.root(), fields).map_err(|e| e.status())?;
-                canonical::canonicalise(&schema, &mut scale).map_err(|e| Status::bad_request(e.to_string()))?;
-                scale
-            }
-        };
+        let version = self.call.resource.stored_api_version();
+        let replicas = [(&*version, Some(FieldPath::of_fields(&["spec", "replicas"])))];
+        let mapping = ScaleMapping { api_version: &version, replicas: &replicas };
+        let parents = apply::managed_of(current).map_err(Status::internal)?;
+        let mut live = scale_of(current);
+        set_owners(&mut live, mapping.to_scale(&parents));
+        let scale = self.rescaled(&live)?;
         validate(&self.call.info.name, &scale)?;
         let given = Meta::of(&scale);
         if !given.uid().is_empty() && given.uid() != Meta::of(current).uid() {
@@ -116,8 +161,16 @@ impl Change for Rescale<'_> {
             let version = if version.is_empty() { Meta::of(current).resource_version() } else { version };
             MetaMut::of(fields).set_resource_version(version);
         }
-        let now = self.call.server.registry.clock.seconds().to_string();
-        Ok(ownership::on_update(&self.call.target(), Some(current), object, self.manager, &now))
+        let owners = apply::managed_of(&scale).map_err(Status::internal)?;
+        set_owners(&mut object, mapping.to_parent(parents, &owners));
+        Ok(object)
+    }
+}
+
+fn set_owners(object: &mut Value, owners: Managed) {
+    if let Some(fields) = object.as_object_mut() {
+        let list = owners.encode().and_then(|list| list.as_array().cloned()).unwrap_or_default();
+        MetaMut::of(fields).set_list("managedFields", list);
     }
 }
 
@@ -154,7 +207,7 @@ fn scale_of(object: &Value) -> Value {
     let at = |path: &[&str]| object.at(path).and_then(Value::as_i64).unwrap_or_default();
     let mut scale = json!({
         "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
+        "apiVersion": VERSION,
         "metadata": metadata,
         "spec": {},
         "status": {"replicas": at(&["status", "replicas"])},

@@ -51,7 +51,8 @@ impl ScaleMapping<'_> {
         let path = self.path(self.api_version).flatten();
         for entry in from_scale.into_iter().filter(|entry| entry.fields().intersects(&replicas())) {
             if let Some(path) = path {
-                out.put(Entry::new(entry.manager.clone(), self.api_version, single(path), entry.time.clone()));
+                // Kubernetes tells no time of those who came to own the replicas here.
+                out.put(Entry::new(entry.manager.clone(), self.api_version, single(path), None));
             }
         }
         out

@@ -3,7 +3,7 @@
 use hyper::Method;
 use object_model::codec::protobuf;
 use serde_json::{Value, json};
-use testing::client::{Answer, JSON, MERGE_PATCH, PROTOBUF, YAML};
+use testing::client::{APPLY, Answer, JSON, MERGE_PATCH, PROTOBUF, YAML};
 
 use super::{Place, configmap, deployment, names, pod};
 
@@ -239,4 +239,54 @@ pub async fn scale(place: &Place) {
     assert_eq!(patched["spec"]["replicas"], 6);
     let whole = client.get(&place.apps("deployments/d")).await.expect(200);
     assert_eq!((&whole["spec"]["replicas"], &whole["metadata"]["generation"]), (&json!(6), &json!(3)));
+}
+
+/// Server-side apply of a scale: its owners are those of the object's replicas.
+pub async fn applied_scale(place: &Place) {
+    let client = &place.client;
+    let whole = place.apps("deployments/applied");
+    client.post(&format!("{}?fieldManager=maker", place.apps("deployments")), &deployment("applied")).await.expect(201);
+    let apply = async |manager: &str, replicas: Value, more: &str| {
+        let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": replicas}});
+        client.patch(&format!("{whole}/scale?fieldManager={manager}{more}"), APPLY, &scale).await
+    };
+    let conflict = apply("scaler", json!(4), "").await.expect(409);
+    let message = "Apply failed with 1 conflict: conflict with \"maker\" using autoscaling/v1: .spec.replicas";
+    assert_eq!(conflict["message"], message);
+    assert_eq!(conflict["details"]["causes"][0]["field"], ".spec.replicas");
+
+    let scale = apply("scaler", json!(4), "&force=true").await.expect(200);
+    assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(4)));
+    assert!(scale["metadata"].get("managedFields").is_none());
+    let owners = async |name: &str| {
+        let object = client.get(&whole).await.expect(200);
+        let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        entries.into_iter().filter(|entry| entry["manager"] == name).collect::<Vec<_>>()
+    };
+    let expected = json!([{"manager": "scaler", "operation": "Apply", "apiVersion": "apps/v1", "subresource": "scale",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+    assert_eq!(json!(owners("scaler").await), expected);
+    let maker = owners("maker").await;
+    assert!(maker[0]["fieldsV1"]["f:spec"].get("f:replicas").is_none());
+    assert!(maker[0]["fieldsV1"]["f:spec"].get("f:template").is_some());
+
+    // The same again changes nothing; the same by another is shared; an update takes the replicas from all.
+    let before = client.get(&whole).await.expect(200);
+    apply("scaler", json!(4), "").await.expect(200);
+    assert_eq!(client.get(&whole).await.expect(200), before);
+    apply("second", json!(4), "").await.expect(200);
+    assert_eq!((owners("scaler").await.len(), owners("second").await.len()), (1, 1));
+    let patch = json!({"spec": {"replicas": 5}});
+    client.patch(&format!("{whole}/scale?fieldManager=hand"), MERGE_PATCH, &patch).await.expect(200);
+    assert!(owners("scaler").await.is_empty() && owners("second").await.is_empty());
+    assert_eq!(owners("hand").await[0]["subresource"], "scale");
+
+    apply("scaler", json!(-1), "&force=true").await.refused(422);
+    apply("scaler", json!("many"), "&force=true").await.refused(500);
+    apply("", json!(4), "").await.refused(422);
+    let wrong = client.patch(&format!("{whole}/scale?fieldManager=x"), "text/plain", &json!({})).await.refused(415);
+    assert!(wrong.contains(APPLY), "{wrong}");
+    let gone = format!("{}/scale?fieldManager=x", place.apps("deployments/gone"));
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 1}});
+    client.patch(&gone, APPLY, &scale).await.refused(404);
 }

@@ -118,7 +118,7 @@ tests! {
     lists: pages, versions, selectors, events_by_fields;
     discovery: like_kubernetes, components, bindings;
     forms: tables, metadata_only, yaml_bodies, protobuf_bodies, protobuf_answers, long_lists_in_protobuf,
-        protobuf_watches, negotiation, scale;
+        protobuf_watches, negotiation, scale, applied_scale;
     watches: from_a_revision, initial_events, selections, one_object, ends;
 }
 
