@@ -143,7 +143,7 @@ impl Up {
         let threads = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .on_thread_park(api_server::serving::idle)
-            // Bodies may be nested 512 levels deep, which unoptimised code cannot follow on the usual 2 MiB.
+            // Bodies may be nested deeply, which unoptimised code cannot always follow on the usual 2 MiB.
             .thread_stack_size(8 << 20)
             .build()
             .context("cannot start the runtime")?;
