@@ -19,6 +19,8 @@ use crate::{configuration::annotations, probes::ProbeKind};
 
 /// However short the time is, a container gets this long to end by itself.
 const SHORTEST_GRACE: i64 = 2;
+/// However long it is, it ends before the clock of the machine does.
+const LONGEST_GRACE: u64 = 100 * 365 * 24 * 3600;
 
 /// How one container is stopped.
 pub struct Kill<'a> {
@@ -83,7 +85,7 @@ pub async fn kill(
 }
 
 fn seconds(seconds: i64) -> Duration {
-    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(LONGEST_GRACE))
 }
 
 /// Stops all that runs in the pod, sidecars after the main containers and in the reverse order of their start, then the
@@ -140,4 +142,16 @@ fn go_before(pod: &Pod, name: &str) -> impl Iterator<Item = String> {
         before.extend(later.chain(main).map(|container| container.name.clone()));
     }
     before.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_grace_period_has_an_end() {
+        let now = Instant::now();
+        assert_eq!(now + seconds(-1), now);
+        assert!(now + seconds(i64::MAX) > now + seconds(1 << 31));
+    }
 }
