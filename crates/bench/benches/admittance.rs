@@ -18,7 +18,7 @@ use api_server::{
     authentication::Identity,
     authorization::configuration::Configuration,
     body::RequestBody,
-    context::User,
+    context::{Annotations, User},
     fairness::Limits,
     serving::Peer,
 };
@@ -131,8 +131,10 @@ async fn cost(times: u32, one: impl AsyncFn()) -> Duration {
 async fn main() {
     let (whole, bare) = (Road::new(|_| ()).await, Road::new(everybody_is_let_through).await);
     let (peer, headers) = whole.credentials().await;
+    let remarks = Annotations::default();
     let authenticated = async || {
-        let user = whole.server.authentication.authenticate(&peer, "/api/v1", &headers).await.expect("known");
+        let authentication = &whole.server.authentication;
+        let user = authentication.authenticate(&peer, "/api/v1", &headers, &remarks).await.expect("known");
         assert_eq!(user.name, whole.user.name);
     };
     let times = if cfg!(debug_assertions) { 10 } else { PER_ROUND };
