@@ -73,7 +73,7 @@ impl Machine {
     /// In a network namespace that is there already.
     pub fn at(netns: PathBuf) -> Self {
         Self::entering(move || {
-            let namespace = std::fs::File::open(netns).unwrap();
+            let namespace = fs::File::open(netns).unwrap();
             let network = Some(rustix::thread::LinkNameSpaceType::Network);
             rustix::thread::move_into_link_name_space(namespace.as_fd(), network).unwrap();
         })
@@ -174,7 +174,7 @@ pub async fn outside() -> Machine {
     let outside = Machine::new();
     let here = Connection::<Route>::new().unwrap();
     let there = Connection::<Route>::new_in(outside.netns.as_path()).unwrap();
-    let namespace = std::fs::File::open(&outside.netns).unwrap();
+    let namespace = fs::File::open(&outside.netns).unwrap();
     here.add_link(VethLink::new("outside0", "eth0").peer_netns_fd(namespace)).await.unwrap();
     here.add_address(Ipv4Address::new("outside0", NODE, 24)).await.unwrap();
     here.set_link_up("outside0").await.unwrap();
@@ -207,7 +207,7 @@ pub async fn state_of_the_network() -> Vec<String> {
     for table in Connection::<Nftables>::new().unwrap().list_tables().await.unwrap() {
         state.push(format!("table {table:?}"));
     }
-    state.push(format!("forwarding {}", std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()));
+    state.push(format!("forwarding {}", fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()));
     state.sort();
     state
 }
