@@ -4,10 +4,11 @@ use std::{
     collections::BTreeSet,
     fs,
     path::Path,
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
+
+use nlink::netlink::{Connection, Nftables};
 
 /// The kernel takes a moment to let go of some things.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
@@ -86,9 +87,9 @@ fn is_ours(group: &Path) -> bool {
     name.starts_with("ferry") || name.starts_with("kubepods") || name.starts_with("pod")
 }
 
-/// Tables of nftables, where the tool that lists them is there.
+/// Tables of nftables. Not by `nft`, of which older versions do not read ours.
 fn tables() -> Vec<String> {
-    let Ok(listed) = Command::new("nft").args(["list", "tables"]).output() else { return Vec::new() };
-    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
-    String::from_utf8_lossy(&listed.stdout).lines().map(String::from).collect()
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let listed = runtime.block_on(async { Connection::<Nftables>::new()?.list_tables().await });
+    listed.expect("the tables").into_iter().map(|table| table.name).collect()
 }
