@@ -84,8 +84,15 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
     controller.revisions.index(CONTROLLER, by_controller);
     let on_set = queue.clone();
     controller.sets.on_change(move |change| on_set.add(Key::of(&**change.object())));
-    follow(&controller.pods, &controller.sets, &queue);
-    follow(&controller.revisions, &controller.sets, &queue);
+    follow(&controller.pods, &controller.sets, &queue, |_| true);
+    // A new one that has an owner was made by it, or is left alone until something else is to be done.
+    let has_owner = |revision: &ControllerRevision| owners::owner::<_, DaemonSet>(revision).is_some();
+    follow(
+        &controller.revisions,
+        &controller.sets,
+        &queue,
+        move |change| !matches!(change, Change::Applied { old: None, new } if has_owner(new)),
+    );
     let (on_node, sets) = (queue.clone(), controller.sets.clone());
     controller.nodes.on_change(move |change| {
         if matches!(change, Change::Applied { old: Some(old), new } if eligibility::is_same(old, new)) {
@@ -101,12 +108,19 @@ pub async fn run(setting: Arc<Setting>, stop: CancellationToken) {
 }
 
 /// Enqueues the sets whose pods, or revisions, change.
-fn follow<K>(dependents: &Informer<K>, sets: &Informer<DaemonSet>, queue: &WorkQueue<Key>)
-where
+fn follow<K>(
+    dependents: &Informer<K>,
+    sets: &Informer<DaemonSet>,
+    queue: &WorkQueue<Key>,
+    matters: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
+) where
     K: Resource + Send + Sync + 'static,
 {
     let (sets, queue) = (sets.clone(), queue.clone());
     dependents.on_change(move |change| {
+        if !matters(change) {
+            return;
+        }
         let lives = |object: &K| object.meta().deletion_timestamp.is_none();
         let selects = |set: &DaemonSet, object: &K| set.spec.as_ref().is_some_and(|spec| selects(spec, object.meta()));
         owners::concerned(change, &sets, lives, selects).into_iter().for_each(|key| queue.add(key));
