@@ -26,6 +26,7 @@ use super::{
     body::{self, MediaType},
     decode::{self, Strictness},
     respond,
+    write::APPLY,
 };
 use crate::{
     body::{Body, RequestBody},
@@ -35,7 +36,6 @@ use crate::{
 };
 
 const VERSION: &str = "autoscaling/v1";
-const APPLY: &str = "application/apply-patch+yaml";
 
 pub async fn handle(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let accept = request.headers().get(hyper::header::ACCEPT).and_then(|v| v.to_str().ok());

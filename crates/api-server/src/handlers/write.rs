@@ -28,7 +28,7 @@ use crate::{
     registry::{Answer, Change},
 };
 
-const APPLY: &str = "application/apply-patch+yaml";
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
 
 pub async fn create(call: &Call<'_>, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
     let (encoding, writer) = read::negotiate(call, request.headers(), None)?;
