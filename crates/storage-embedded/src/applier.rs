@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use redb::{Database, WriteTransaction};
-use storage::stretch::Stretch;
 
 use crate::{
     apply::apply,
@@ -15,6 +14,7 @@ use crate::{
     handover::{Hurry, Order, Settling, Stop},
     opening::{Opened, Options, require_log},
     store::Shared,
+    stretch::Stretch,
     sweep,
 };
 

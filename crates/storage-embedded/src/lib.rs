@@ -38,6 +38,7 @@ mod queue;
 mod replay;
 mod snapshot;
 mod store;
+mod stretch;
 mod supervisor;
 mod sweep;
 

@@ -15,7 +15,6 @@
 
 pub mod encryption;
 mod model;
-pub mod stretch;
 #[cfg(feature = "suite")]
 pub mod suite;
 

@@ -4,33 +4,36 @@
 //! order in which that came, so a user who sends on 200 connections would have 200 requests before everybody else's. The
 //! queues of priority and fairness do not help: most requests are answered within one poll, and never meet there.
 //!
-//! So a poll takes a turn. The tasks of one user share a lane with one turn for each thread that polls; the others stand in
-//! line. A turn that was used rests until its thread has polled everything else that is ready, and has asked the network
-//! what came in meanwhile; then it is given to the first in line. So no thread is ever idle for lack of turns, and whoever has
-//! something to do waits for a few polls of a flood, however many connections that has.
+//! So a poll takes a turn. The tasks of one user share a lane; those who find no turn stand in line. A turn that was used rests
+//! until its thread has polled everything else that is ready, and has asked the network what came in meanwhile; then it is
+//! given to the first in line. A lane has a turn for each thread that polls while its user is alone, so that no thread is
+//! idle for lack of turns, and one less in company: whoever has something to do finds a thread that does not serve the flood.
 //!
 //! Other processes of the machine, and other threads of this one, need the processors too: those who sent the requests, the
-//! kernel's for the network, the store's. A thread that has served a crowded lane for a [`Stretch`] without a pause sleeps for a
-//! moment.
+//! kernel's for the network, the store's. When a thread has served crowded lanes for long without having had nothing to do, the
+//! turn it used does not rest, but pauses: it is given away after a moment in which the thread can sleep.
 //!
 //! Before somebody is known, the lane is that of the address they come from: handshakes take turns as well. Administrators
-//! have a lane without end. A lane with no more tasks than turns costs one look at a number.
+//! need no turns, nor does a lane with so few tasks that each has one: that costs one look at a number.
 //!
-//! What holds in every lane: turns that are free, held in a poll, at rest, and given to a task that was woken for it are
-//! together as many as the lane has; nobody stands in line while one is free. A task that ends gives back what it has and
-//! leaves the line.
+//! What holds in every lane: turns that are held in a poll, at rest, paused, and given to a task that was woken for it are
+//! together those in use; nobody stands in line while they are fewer than the lane has. A task that ends gives back what it has
+//! and leaves the line.
 
+mod company;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, HashMap},
     future::Future,
+    io,
     net::IpAddr,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker, ready},
@@ -38,23 +41,27 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use company::Company;
 use hyper::rt::Executor;
 use pin_project_lite::pin_project;
-use storage::stretch::Stretch;
+use timer::Timer;
 
 use crate::{authorization::MASTERS, context::User};
 
-/// The turns of a lane for each thread. With more, a flood costs less to serve; with fewer, it costs others less time.
-const FOR_EACH_THREAD: usize = 1;
 /// How many pieces of a long answer are made in one turn. They have 64 KiB, which takes about 30 µs.
 const PIECES: u32 = 1;
 /// For how long a lane is crowded after somebody had to stand in its line: a flood's requests come in bursts.
 const CROWDED: Duration = Duration::from_millis(10);
+/// The kernel looks only every few milliseconds whether a thread has had its share. Whoever needs the processor for a
+/// moment would wait that long, if the threads that serve a flood did not sleep: after so much work,
+const LONG: Duration = Duration::from_micros(100);
+/// for so long. (To yield is not enough: a thread that stays ready is given the processor again before others are done.)
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// The lanes of a server.
 pub struct Turns {
-    /// The turns of each lane.
-    each: usize,
+    threads: usize,
+    company: Company,
     lanes: Mutex<HashMap<Whose, Weak<Lane>>>,
 }
 
@@ -86,15 +93,19 @@ impl From<&User> for Whose {
 struct Lane {
     turns: Arc<Turns>,
     whose: Whose,
-    each: usize,
     tasks: AtomicUsize,
     line: Mutex<Line>,
+    /// For pauses, from the first on.
+    timer: OnceLock<Timer>,
 }
 
 /// Who waits for a turn of a lane, by number, in the order in which they came. Whoever is called is no longer here.
+#[derive(Default)]
 struct Line {
-    free: usize,
+    /// The turns in use, with those that rest or pause.
+    used: usize,
     resting: usize,
+    pausing: usize,
     next: u64,
     waiting: BTreeMap<u64, Waker>,
     /// When somebody came to stand here last.
@@ -113,7 +124,17 @@ pub struct Connection(ArcSwap<Lane>);
 impl Turns {
     /// For a runtime with so many threads.
     pub fn new(threads: usize) -> Arc<Self> {
-        Arc::new(Self { each: threads.max(1) * FOR_EACH_THREAD, lanes: Mutex::default() })
+        Arc::new(Self { threads: threads.max(1), company: Company::default(), lanes: Mutex::default() })
+    }
+
+    /// The turns of a lane in company.
+    fn fewest(&self) -> usize {
+        (self.threads - 1).max(1)
+    }
+
+    /// The turns of a lane at present.
+    fn each(&self) -> usize {
+        if self.company.is_there() { self.fewest() } else { self.threads }
     }
 
     pub fn connection(self: &Arc<Self>, from: IpAddr) -> Arc<Connection> {
@@ -125,10 +146,8 @@ impl Turns {
         if let Some(lane) = lanes.get(&whose).and_then(Weak::upgrade) {
             return lane;
         }
-        let each = if whose == Whose::Administrators { usize::MAX } else { self.each };
-        let line = Line { free: each, resting: 0, next: 0, waiting: BTreeMap::new(), joined: None };
-        let (turns, tasks) = (self.clone(), AtomicUsize::new(0));
-        let lane = Arc::new(Lane { turns, whose: whose.clone(), each, tasks, line: Mutex::new(line) });
+        let (tasks, line, timer) = (AtomicUsize::new(0), Mutex::default(), OnceLock::new());
+        let lane = Arc::new(Lane { turns: self.clone(), whose: whose.clone(), tasks, line, timer });
         lanes.insert(whose, Arc::downgrade(&lane));
         lane
     }
@@ -143,23 +162,52 @@ impl Lane {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A turn was used. It rests until everything else that is ready was polled.
+    /// A turn was used. It rests until everything else that is ready was polled, or pauses.
     fn rest(self: &Arc<Self>) {
-        self.line().resting += 1;
-        // This wakes the lane once, or once for several turns.
-        wake_behind_others(&Waker::from(self.clone()));
+        let mut line = self.line();
+        if !(line.is_crowded() && SERVING.get().is_some_and(|since| since.elapsed() > LONG)) {
+            line.resting += 1;
+            drop(line);
+            // This wakes the lane once, or once for several turns.
+            return wake_behind_others(&Waker::from(self.clone()));
+        }
+        line.pausing += 1;
+        let is_first = line.pausing == 1;
+        drop(line);
+        SERVING.set(None);
+        if is_first && let Err(error) = self.pause() {
+            tracing::warn!(%error, "cannot use a timer");
+            self.pauses_end();
+        }
     }
 
-    /// Calls as many as there are turns for.
-    fn pass_on(&self, turns: impl FnOnce(&mut Line) -> usize) {
+    fn pause(self: &Arc<Self>) -> io::Result<()> {
+        let timer = match self.timer.get() {
+            Some(timer) => timer,
+            None => {
+                let timer = Timer::new()?;
+                self.timer.get_or_init(|| timer)
+            }
+        };
+        timer.wake(&Waker::from(Arc::new(Paused(Arc::downgrade(self)))), PAUSE)
+    }
+
+    fn pauses_end(&self) {
+        self.pass_on(|line| std::mem::take(&mut line.pausing));
+    }
+
+    /// Calls as many as there are turns for, when some were given back.
+    fn pass_on(&self, given_back: impl FnOnce(&mut Line) -> usize) {
+        let each = self.turns.each();
         let mut called = Vec::new();
         {
             let mut line = self.line();
-            for _ in 0..turns(&mut line) {
-                match line.waiting.pop_first() {
-                    Some((_, waker)) => called.push(waker),
-                    None => line.free += 1,
-                }
+            line.used -= given_back(&mut line);
+            while line.used < each
+                && let Some((_, waker)) = line.waiting.pop_first()
+            {
+                line.used += 1;
+                called.push(waker);
             }
         }
         called.into_iter().for_each(Waker::wake);
@@ -169,13 +217,18 @@ impl Lane {
 /// The rest of its turns is over.
 impl Wake for Lane {
     fn wake(self: Arc<Self>) {
-        let crowded = self.line().is_crowded();
-        if crowded {
-            let mut stretch = STRETCH.get().unwrap_or_else(Stretch::begin);
-            stretch.go_on();
-            STRETCH.set(Some(stretch));
-        }
         self.pass_on(|line| std::mem::take(&mut line.resting));
+    }
+}
+
+/// A lane, some of whose turns pause.
+struct Paused(Weak<Lane>);
+
+impl Wake for Paused {
+    fn wake(self: Arc<Self>) {
+        if let Some(lane) = self.0.upgrade() {
+            lane.pauses_end();
+        }
     }
 }
 
@@ -231,13 +284,18 @@ impl Place {
             return Poll::Ready(Turn(Some(self.lane.clone())));
         }
         self.follow();
-        if self.lane.tasks.load(Ordering::Relaxed) <= self.lane.each {
+        let Self { lane, .. } = self;
+        let turns = &lane.turns;
+        if !matches!(lane.whose, Whose::Address(_)) {
+            turns.company.saw(Arc::as_ptr(lane).addr());
+        }
+        if lane.whose == Whose::Administrators || lane.tasks.load(Ordering::Relaxed) <= turns.fewest() {
             return Poll::Ready(Turn(None));
         }
-        let mut line = self.lane.line();
-        if line.free > 0 {
-            line.free -= 1;
-            return Poll::Ready(Turn(Some(self.lane.clone())));
+        let mut line = lane.line();
+        if line.used < turns.each() {
+            line.used += 1;
+            return Poll::Ready(Turn(Some(lane.clone())));
         }
         let number = line.next;
         line.next += 1;
@@ -290,7 +348,10 @@ impl<F: Future> Future for InTurn<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let _turn = ready!(this.place.poll_turn(cx));
+        let turn = ready!(this.place.poll_turn(cx));
+        if turn.0.is_some() && SERVING.get().is_none() {
+            SERVING.set(Some(Instant::now()));
+        }
         let _polling = Polling::begin(&this.place.connection);
         this.task.poll(cx)
     }
@@ -311,13 +372,13 @@ where
 
 thread_local! {
     static POLLED: RefCell<Option<Polled>> = const { RefCell::new(None) };
-    /// Since when this thread has had no pause, if it has served a crowded lane.
-    static STRETCH: Cell<Option<Stretch>> = const { Cell::new(None) };
+    /// Since when this thread has served lanes with many tasks without having had nothing to do.
+    static SERVING: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// This thread of the runtime has nothing to do for now.
 pub fn idle() {
-    STRETCH.set(None);
+    SERVING.set(None);
 }
 
 /// The connection that this thread polls, and how many pieces of answers it has made in this turn.

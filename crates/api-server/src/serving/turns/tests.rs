@@ -14,8 +14,7 @@ use crate::{
 };
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const THREADS: usize = 1;
-const EACH: usize = THREADS * FOR_EACH_THREAD;
+const THREADS: usize = 2;
 
 fn user(name: &str) -> User {
     User { name: name.into(), ..User::default() }
@@ -87,10 +86,9 @@ fn check(turns: &Turns, tasks: &[Task]) -> Result<(), TestCaseError> {
         prop_assert_eq!(lane.tasks.load(Ordering::Relaxed), members);
         let taken = tasks.iter().filter(|task| task.has_turn_of(lane)).count();
         let line = lane.line();
-        if lane.whose != Whose::Administrators {
-            prop_assert_eq!(line.free + line.resting + taken, EACH, "turns are neither made nor lost");
-        }
-        prop_assert!(line.waiting.is_empty() || line.free == 0, "nobody waits while a turn is free");
+        prop_assert_eq!(line.used, line.resting + line.pausing + taken, "turns are neither made nor lost");
+        prop_assert!(line.used <= THREADS);
+        prop_assert!(line.waiting.is_empty() || line.used >= turns.fewest(), "nobody waits while a turn is free");
     }
     Ok(())
 }
@@ -103,6 +101,8 @@ enum Step {
     Identifies(prop::sample::Index, u8),
     Returns(prop::sample::Index),
     Goes(prop::sample::Index),
+    /// For long, only one of them had something to do.
+    Alone,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -114,6 +114,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (any(), 0..4u8).prop_map(|(which, user)| Step::Identifies(which, user)),
         6 => any().prop_map(Step::Returns),
         1 => any().prop_map(Step::Goes),
+        1 => Just(Step::Alone),
     ];
     prop::collection::vec(step, 1..300)
 }
@@ -129,6 +130,7 @@ proptest! {
             let count = tasks.len();
             match step {
                 Step::Connects => tasks.push(Task::new(&turns)),
+                Step::Alone => turns.company.forget(),
                 _ if count == 0 => {}
                 Step::Happens(which) => tasks[which.index(count)].happens(),
                 Step::Polls(which) => tasks[which.index(count)].poll(),
@@ -165,7 +167,7 @@ proptest! {
 #[test]
 fn no_wakeup_is_lost_between_threads() {
     const TASKS: usize = 40;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     runtime.block_on(async {
         let turns = Turns::new(THREADS);
         let connection = connection_of(&turns, &user("many"));
@@ -207,7 +209,7 @@ fn no_wakeup_is_lost_between_threads() {
         for task in tasks {
             tokio::time::timeout(Duration::from_secs(120), task).await.expect("everybody ends").unwrap();
         }
-        assert!(most.load(Ordering::SeqCst) <= EACH, "{most:?}");
+        assert!(most.load(Ordering::SeqCst) <= THREADS, "{most:?}");
     });
 }
 
@@ -215,7 +217,7 @@ fn no_wakeup_is_lost_between_threads() {
 /// as the flood has tasks, if nobody took turns.
 #[tokio::test]
 async fn others_are_polled_between_the_polls_of_a_flood() {
-    let turns = Turns::new(THREADS);
+    let turns = Turns::new(1);
     let (flood, other) = (connection_of(&turns, &user("mallory")), connection_of(&turns, &user("alice")));
     let (polls, ready) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     for _ in 0..200 {
@@ -239,7 +241,7 @@ async fn others_are_polled_between_the_polls_of_a_flood() {
     let before = polls.load(Ordering::Relaxed);
     ready.notify_one();
     let between = quiet.await.unwrap() - before;
-    assert!(between <= 2 * EACH, "{between} polls of the flood came first");
+    assert!(between <= 2 * turns.threads, "{between} polls of the flood came first");
 }
 
 /// A list of many objects does not take longer than others can wait.
@@ -294,27 +296,58 @@ fn administrators_never_wait() {
     assert!(all.iter().all(Poll::is_ready));
 }
 
-/// Only a thread that serves a crowded lane makes pauses, and it begins anew when it had nothing to do.
+/// One thread is left to the others, if there are any.
 #[test]
-fn a_crowded_lane_is_served_with_pauses() {
-    let turns = Turns::new(THREADS);
-    let mut tasks: Vec<Task> = (0..EACH + 1).map(|_| Task::new(&turns)).collect();
+fn a_lane_has_a_turn_less_in_company() {
+    let turns = Turns::new(3);
+    let cx = Context::from_waker(Waker::noop());
+    let connection = connection_of(&turns, &user("mallory"));
+    let mut flood: Vec<Place> = (0..10).map(|_| Place::new(connection.clone())).collect();
+    let mut served = || {
+        let polled: Vec<_> = flood.iter_mut().map(|place| place.poll_turn(&cx)).collect();
+        polled.iter().filter(|turn| turn.is_ready()).count()
+    };
+    assert_eq!(served(), 3);
+    let mut other = Place::new(connection_of(&turns, &user("alice")));
+    assert!(other.poll_turn(&cx).is_ready());
+    assert_eq!(served(), 3, "to whom turns were given before");
+    assert_eq!(served(), 2);
+}
+
+/// Only a thread that has served a crowded lane for long makes pauses, and it begins anew when it had nothing to do.
+#[tokio::test]
+async fn a_crowded_lane_is_served_with_pauses() {
+    let turns = Turns::new(1);
+    let mut tasks = [Task::new(&turns), Task::new(&turns)];
     let lane = tasks[0].place.lane.clone();
-    lane.clone().wake();
-    assert!(STRETCH.get().is_none(), "nobody stood in line");
-    tasks.iter_mut().for_each(Task::poll);
-    assert!(lane.line().waiting.len() == 1 && lane.line().joined.is_some());
-    // It happens in an hour, as nobody knows how long anything takes here.
-    lane.line().joined = Some(Instant::now() + Duration::from_secs(3600));
-    tasks[0].turn = None;
-    lane.clone().wake();
-    assert!(STRETCH.get().is_some() && lane.line().waiting.is_empty(), "the turn was given to whoever waited");
+    // An hour, as nobody knows how long anything takes here.
+    let hour = Duration::from_secs(3600);
+    let [long_ago, later] = [Instant::now().checked_sub(hour), Instant::now().checked_add(hour)];
+    for (joined, serving, pauses) in
+        [(later, long_ago, true), (later, later, false), (later, None, false), (long_ago, long_ago, false)]
+    {
+        tasks.iter_mut().for_each(Task::happens);
+        tasks.iter_mut().for_each(Task::poll);
+        assert!(tasks[0].turn.is_some() && lane.line().waiting.len() == 1);
+        lane.line().joined = joined;
+        SERVING.set(serving);
+        tasks[0].turn = None;
+        assert_eq!(lane.line().pausing == 1, pauses);
+        assert_eq!(lane.line().resting == 1, !pauses);
+        assert!(!pauses || SERVING.get().is_none());
+        let given = async {
+            while !lane.line().waiting.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), given).await.expect("the turn is given to whoever waits");
+        tasks[1].poll();
+        tasks[1].turn = None;
+        while lane.line().used > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    SERVING.set(later);
     idle();
-    lane.clone().wake();
-    assert!(STRETCH.get().is_some(), "though nobody stands in line now");
-    idle();
-    assert!(STRETCH.get().is_none());
-    lane.line().joined = Instant::now().checked_sub(CROWDED);
-    lane.wake();
-    assert!(STRETCH.get().is_none(), "that is long ago");
+    assert!(SERVING.get().is_none());
 }
