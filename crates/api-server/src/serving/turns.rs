@@ -7,18 +7,18 @@
 //! So a poll takes a turn. The tasks of one user share a lane; those who find no turn stand in line. A turn that was used rests
 //! until its thread has polled everything else that is ready, and has asked the network what came in meanwhile; then it is
 //! given to the first in line. A lane has a turn for each thread that polls while its user is alone, so that no thread is
-//! idle for lack of turns, and one less in company: whoever has something to do finds a thread that does not serve the flood.
+//! idle for lack of turns, and one less in company: whoever has something to do finds a thread that does not serve that flood.
 //!
 //! Other processes of the machine, and other threads of this one, need the processors too: those who sent the requests, the
-//! kernel's for the network, the store's. When a thread has served crowded lanes for long without having had nothing to do, the
-//! turn it used does not rest, but pauses: it is given away after a moment in which the thread can sleep.
+//! kernel's for the network, the store's. When a thread has served lanes for long without having had nothing to do, a turn of a
+//! crowded lane does not rest, but pauses: it is given away after a moment in which the thread can sleep.
 //!
 //! Before somebody is known, the lane is that of the address they come from: handshakes take turns as well. Administrators
-//! need no turns, nor does a lane with so few tasks that each has one: that costs one look at a number.
+//! need no turns, nor does a lane with so few tasks that each always has one.
 //!
 //! What holds in every lane: turns that are held in a poll, at rest, paused, and given to a task that was woken for it are
-//! together those in use; nobody stands in line while they are fewer than the lane has. A task that ends gives back what it has
-//! and leaves the line.
+//! together those in use; nobody stands in line while they are fewer than the lane has in company. A task that ends gives back
+//! what it has and leaves the line.
 
 mod company;
 #[cfg(test)]
@@ -29,6 +29,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, HashMap},
     future::Future,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     io,
     net::IpAddr,
     pin::{Pin, pin},
@@ -50,12 +51,12 @@ use crate::{authorization::MASTERS, context::User};
 
 /// How many pieces of a long answer are made in one turn. They have 64 KiB, which takes about 30 µs.
 const PIECES: u32 = 1;
-/// For how long a lane is crowded after somebody had to stand in its line: a flood's requests come in bursts.
+/// For how long a lane is crowded after its line was long: a flood's requests come in bursts.
 const CROWDED: Duration = Duration::from_millis(10);
-/// The kernel looks only every few milliseconds whether a thread has had its share. Whoever needs the processor for a
-/// moment would wait that long, if the threads that serve a flood did not sleep: after so much work,
+/// After so much work of a thread, crowded lanes pause. The kernel looks only every few milliseconds whether a thread has had
+/// its share; whoever needs the processor for a moment would wait that long.
 const LONG: Duration = Duration::from_micros(100);
-/// for so long. (To yield is not enough: a thread that stays ready is given the processor again before others are done.)
+/// How long a pause is. (To yield is not enough: a thread that stays ready is given the processor again before others are done.)
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The lanes of a server.
@@ -93,6 +94,8 @@ impl From<&User> for Whose {
 struct Lane {
     turns: Arc<Turns>,
     whose: Whose,
+    /// Of whose it is.
+    number: u64,
     tasks: AtomicUsize,
     line: Mutex<Line>,
     /// For pauses, from the first on.
@@ -108,13 +111,13 @@ struct Line {
     pausing: usize,
     next: u64,
     waiting: BTreeMap<u64, Waker>,
-    /// When somebody came to stand here last.
-    joined: Option<Instant>,
+    /// When as many stood here as there are threads, the last time.
+    crowded: Option<Instant>,
 }
 
 impl Line {
     fn is_crowded(&self) -> bool {
-        self.joined.is_some_and(|at| at.elapsed() < CROWDED)
+        self.crowded.is_some_and(|at| at.elapsed() < CROWDED)
     }
 }
 
@@ -147,7 +150,8 @@ impl Turns {
             return lane;
         }
         let (tasks, line, timer) = (AtomicUsize::new(0), Mutex::default(), OnceLock::new());
-        let lane = Arc::new(Lane { turns: self.clone(), whose: whose.clone(), tasks, line, timer });
+        let number = BuildHasherDefault::<DefaultHasher>::default().hash_one(&whose);
+        let lane = Arc::new(Lane { turns: self.clone(), whose: whose.clone(), number, tasks, line, timer });
         lanes.insert(whose, Arc::downgrade(&lane));
         lane
     }
@@ -175,13 +179,14 @@ impl Lane {
         let is_first = line.pausing == 1;
         drop(line);
         SERVING.set(None);
-        if is_first && let Err(error) = self.pause() {
-            tracing::warn!(%error, "cannot use a timer");
-            self.pauses_end();
+        if is_first {
+            let paused = Waker::from(Arc::new(Paused(Arc::downgrade(self))));
+            // Without a timer, for lack of descriptors, it rests.
+            self.wake_soon(&paused).unwrap_or_else(|_| wake_behind_others(&paused));
         }
     }
 
-    fn pause(self: &Arc<Self>) -> io::Result<()> {
+    fn wake_soon(&self, paused: &Waker) -> io::Result<()> {
         let timer = match self.timer.get() {
             Some(timer) => timer,
             None => {
@@ -189,11 +194,7 @@ impl Lane {
                 self.timer.get_or_init(|| timer)
             }
         };
-        timer.wake(&Waker::from(Arc::new(Paused(Arc::downgrade(self)))), PAUSE)
-    }
-
-    fn pauses_end(&self) {
-        self.pass_on(|line| std::mem::take(&mut line.pausing));
+        timer.wake(paused, PAUSE)
     }
 
     /// Calls as many as there are turns for, when some were given back.
@@ -227,7 +228,7 @@ struct Paused(Weak<Lane>);
 impl Wake for Paused {
     fn wake(self: Arc<Self>) {
         if let Some(lane) = self.0.upgrade() {
-            lane.pauses_end();
+            lane.pass_on(|line| std::mem::take(&mut line.pausing));
         }
     }
 }
@@ -287,7 +288,7 @@ impl Place {
         let Self { lane, .. } = self;
         let turns = &lane.turns;
         if !matches!(lane.whose, Whose::Address(_)) {
-            turns.company.saw(Arc::as_ptr(lane).addr());
+            turns.company.saw(lane.number);
         }
         if lane.whose == Whose::Administrators || lane.tasks.load(Ordering::Relaxed) <= turns.fewest() {
             return Poll::Ready(Turn(None));
@@ -300,7 +301,9 @@ impl Place {
         let number = line.next;
         line.next += 1;
         line.waiting.insert(number, cx.waker().clone());
-        line.joined = Some(Instant::now());
+        if line.waiting.len() >= turns.threads {
+            line.crowded = Some(Instant::now());
+        }
         self.number = Some(number);
         Poll::Pending
     }

@@ -1,7 +1,7 @@
 //! Whether several users have something to do.
 
 use std::{
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -11,20 +11,20 @@ const LASTS: Duration = Duration::from_secs(10);
 pub struct Company {
     begun: Instant,
     /// Who had something to do last; 0 if nobody had.
-    latest: AtomicUsize,
+    latest: AtomicU64,
     /// Until when there is company, in milliseconds since the beginning.
     until: AtomicU64,
 }
 
 impl Default for Company {
     fn default() -> Self {
-        Self { begun: Instant::now(), latest: AtomicUsize::new(0), until: AtomicU64::new(0) }
+        Self { begun: Instant::now(), latest: AtomicU64::new(0), until: AtomicU64::new(0) }
     }
 }
 
 impl Company {
     /// Somebody, who has this number, has something to do. Often that is who had something to do before.
-    pub fn saw(&self, who: usize) {
+    pub fn saw(&self, who: u64) {
         if self.latest.load(Ordering::Relaxed) == who {
             return;
         }

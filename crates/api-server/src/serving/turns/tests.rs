@@ -312,6 +312,8 @@ fn a_lane_has_a_turn_less_in_company() {
     assert!(other.poll_turn(&cx).is_ready());
     assert_eq!(served(), 3, "to whom turns were given before");
     assert_eq!(served(), 2);
+    turns.company.forget();
+    assert_eq!(served(), 3, "alone again");
 }
 
 /// Only a thread that has served a crowded lane for long makes pauses, and it begins anew when it had nothing to do.
@@ -323,13 +325,13 @@ async fn a_crowded_lane_is_served_with_pauses() {
     // An hour, as nobody knows how long anything takes here.
     let hour = Duration::from_secs(3600);
     let [long_ago, later] = [Instant::now().checked_sub(hour), Instant::now().checked_add(hour)];
-    for (joined, serving, pauses) in
+    for (crowded, serving, pauses) in
         [(later, long_ago, true), (later, later, false), (later, None, false), (long_ago, long_ago, false)]
     {
         tasks.iter_mut().for_each(Task::happens);
         tasks.iter_mut().for_each(Task::poll);
-        assert!(tasks[0].turn.is_some() && lane.line().waiting.len() == 1);
-        lane.line().joined = joined;
+        assert!(tasks[0].turn.is_some() && lane.line().waiting.len() == 1 && lane.line().crowded.is_some());
+        lane.line().crowded = crowded;
         SERVING.set(serving);
         tasks[0].turn = None;
         assert_eq!(lane.line().pausing == 1, pauses);

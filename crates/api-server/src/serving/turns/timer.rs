@@ -1,8 +1,10 @@
 //! A timer of microseconds: the runtime's own counts milliseconds.
 
 use std::{
+    future::{Future, poll_fn},
     io,
     os::fd::OwnedFd,
+    pin::pin,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -10,7 +12,10 @@ use std::{
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    task::unconstrained,
+};
 
 /// The kernel tells the runtime that the time is over, as it tells what comes from the network.
 pub struct Timer(AsyncFd<OwnedFd>);
@@ -24,11 +29,14 @@ impl Timer {
         Ok(Self(timer))
     }
 
-    /// Wakes this one once after that time; those of earlier calls no longer.
+    /// Wakes this one once after that time, which is not zero; those of earlier calls no longer.
     pub fn wake(&self, waker: &Waker, after: Duration) -> io::Result<()> {
+        let over = poll_fn(|cx| self.0.poll_read_ready(cx).map_ok(|mut over| over.clear_ready()));
+        // However much the task has done that is being polled.
+        let mut over = pin!(unconstrained(over));
         // It may have been noted that an earlier time is over.
-        while let Poll::Ready(over) = self.0.poll_read_ready(&mut Context::from_waker(waker)) {
-            over?.clear_ready();
+        while let Poll::Ready(noted) = over.as_mut().poll(&mut Context::from_waker(waker)) {
+            noted?;
         }
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let after = Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() };
@@ -61,7 +69,8 @@ mod tests {
         let timer = Timer::new().unwrap();
         let (tell, told) = mpsc::channel();
         let waker = Waker::from(Arc::new(Tell(tell)));
-        for _ in 0..100 {
+        // More than a task may do without a pause.
+        for _ in 0..300 {
             let begun = Instant::now();
             timer.wake(&waker, Duration::from_micros(50)).unwrap();
             told.recv_timeout(Duration::from_secs(60)).expect("somebody is woken");
