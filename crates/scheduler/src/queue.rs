@@ -2,12 +2,12 @@
 //!
 //! A pod is in one place: `active` (to be tried, best first), `backing off` (to be tried, but not at once again),
 //! `unschedulable` (to be tried when something happened that could help it, or after five minutes), or `gated` (not to be tried until
-//! its gates are gone). When nobody is active, who backs off is tried early, the most important first of those whose time comes in
+//! its gates are gone, or until what is being done for it has an end). When nobody is active, who backs off is tried early, the most important first of those whose time comes in
 //! the same second: waiting would help nobody. Those that failed by an error wait to the end. Time is given from outside.
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -67,6 +67,8 @@ pub struct Queue {
     /// From when on windows are counted.
     origin: Instant,
     pods: HashMap<String, (Queued, Place)>,
+    /// Pods for which something is being done, by uid. Until it has an end, no event makes them be tried.
+    held: HashSet<String>,
     active: BTreeSet<(Order, String)>,
     backing_off: BTreeSet<(Instant, Order, String)>,
     /// The same for those that failed by an error.
@@ -83,6 +85,7 @@ impl Queue {
             framework,
             origin: now,
             pods: HashMap::new(),
+            held: HashSet::new(),
             active: BTreeSet::new(),
             backing_off: BTreeSet::new(),
             after_errors: BTreeSet::new(),
@@ -152,14 +155,25 @@ impl Queue {
         self.back_off(queued, until, true);
     }
 
-    /// What was done for a pod that fitted nowhere has failed: its turn comes again, but not before its backoff is over.
-    pub fn try_again(&mut self, uid: &str) {
-        if matches!(self.pods.get(uid), Some((_, Place::Unschedulable)))
-            && let Some((queued, place)) = self.pods.remove(uid)
-        {
-            self.leave(uid, &queued, &place);
-            let until = queued.since + queued.backoff();
-            self.back_off(queued, until, true);
+    /// Something is being done for a pod that has its turn: it gets no other before that has an end.
+    pub fn hold(&mut self, uid: &str) {
+        self.held.insert(uid.to_owned());
+    }
+
+    /// What was being done for a pod has an end. If anything happened meanwhile that could help it, its turn comes now. If that failed
+    /// which was being done, its turn comes in any case, but not before its backoff is over.
+    pub fn release(&mut self, uid: &str, failed: bool, now: Instant) {
+        self.held.remove(uid);
+        match self.pods.get(uid) {
+            Some((_, Place::Unschedulable | Place::Gated)) if failed => {
+                if let Some((queued, place)) = self.pods.remove(uid) {
+                    self.leave(uid, &queued, &place);
+                    let until = queued.since + queued.backoff();
+                    self.back_off(queued, until, true);
+                }
+            }
+            Some((_, Place::Gated)) => self.wake_one(uid, now),
+            _ => {}
         }
     }
 
@@ -222,9 +236,10 @@ impl Queue {
         }
     }
 
-    /// To be tried as soon as its gates and its backoff allow.
+    /// To be tried as soon as its gates, what is being done for it, and its backoff allow.
     fn try_soon(&mut self, queued: Queued, now: Instant) {
-        if self.framework.pre_enqueue.iter().any(|plugin| plugin.pre_enqueue(&queued.pod).is_err()) {
+        let is_gated = self.framework.pre_enqueue.iter().any(|plugin| plugin.pre_enqueue(&queued.pod).is_err());
+        if is_gated || self.held.contains(&queued.pod.uid) {
             self.pods.insert(queued.pod.uid.clone(), (queued, Place::Gated));
             return;
         }

@@ -56,9 +56,10 @@ pub enum Told {
         node: String,
         result: Result<(), BindError>,
     },
-    /// Those who were to go for a pod could not be made to.
-    NotEvicted {
+    /// All who were to go for a pod have been told to, or that has failed.
+    Evicted {
         for_pod: String,
+        failed: bool,
     },
 }
 
@@ -189,7 +190,7 @@ impl Scheduler {
                 self.snapshot.set_namespace(namespace.metadata.name.as_deref().unwrap_or_default(), None);
             }
             Told::Bound { pod, node, result } => self.binding_ended(&pod, &node, result, now),
-            Told::NotEvicted { for_pod } => self.queue.try_again(&for_pod),
+            Told::Evicted { for_pod, failed } => self.queue.release(&for_pod, failed, now),
         }
     }
 
@@ -333,13 +334,14 @@ impl Scheduler {
         self.queue.misfit(queued, diagnosis.plugins(), now);
     }
 
+    /// Makes pods go for another one. That one is not tried meanwhile: while some do not go yet it would make others go as well.
     fn evict(&mut self, victims: Vec<Arc<PodInfo>>, for_pod: Arc<PodInfo>, node: String) {
+        self.queue.hold(&for_pod.uid);
         let (evictions, tell) = (self.evictions.clone(), self.tell.clone());
         self.at_work.spawn(async move {
-            if evictions.evict(&victims, &for_pod, &node).await.is_err() {
-                // The scheduler has ended.
-                let _ = tell.send(Told::NotEvicted { for_pod: for_pod.uid.clone() });
-            }
+            let failed = evictions.evict(&victims, &for_pod, &node).await.is_err();
+            // The scheduler has ended.
+            let _ = tell.send(Told::Evicted { for_pod: for_pod.uid.clone(), failed });
         });
     }
 

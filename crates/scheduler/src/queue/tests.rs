@@ -82,12 +82,38 @@ fn who_was_helped_in_vain_waits_no_longer_than_its_backoff() {
     queue.set(named("web", 0), now);
     let queued = queue.pop(now).expect("a pod");
     queue.misfit(queued, rejected("NodePorts"), now);
-    queue.try_again("web");
+    queue.release("web", true, now);
     assert_eq!(next(&mut queue, now), None, "not at once, although nobody else wants to");
     assert_eq!(queue.next_change(), Some(now + SECOND));
     assert_eq!(next(&mut queue, now + SECOND).as_deref(), Some("web"));
-    queue.try_again("web");
+    queue.release("web", true, now);
     assert_eq!(queue.next_change(), None);
+}
+
+#[test]
+fn who_is_being_helped_is_tried_when_that_has_an_end() {
+    let now = Instant::now();
+    for (wakes, failed, then, later) in [
+        (false, false, None, None),
+        (true, false, Some("web"), None),
+        (true, true, None, Some("web")),
+        (false, true, None, Some("web")),
+    ] {
+        let mut queue = queue();
+        queue.set(named("web", 0), now);
+        let queued = queue.pop(now).expect("a pod");
+        queue.hold("web");
+        queue.misfit(queued, rejected("NodePorts"), now);
+        if wakes {
+            queue.wake(&Event::NodeAdded(&node("new", json!({}))), now);
+            queue.set(named("web", 0), now);
+            assert_eq!(next(&mut queue, now + TRIED_AGAIN_AFTER), None, "{failed}");
+        }
+        assert_eq!(next(&mut queue, now), None, "{wakes} {failed}");
+        queue.release("web", failed, now);
+        assert_eq!(next(&mut queue, now).as_deref(), then, "{wakes} {failed}");
+        assert_eq!(next(&mut queue, now + SECOND).as_deref(), later, "{wakes} {failed}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The task as a whole, with a server that cannot be reached.
 
-use std::time::Duration;
+use std::{net::TcpListener, time::Duration};
 
 use controller_runtime::{Clock, SystemClock, events::Recorder};
 use futures::FutureExt;
@@ -44,8 +44,13 @@ impl Bind for Telling {
 }
 
 fn scheduler(framework: Framework) -> Scheduler {
-    let nowhere = Config::new("http://127.0.0.1:1".parse().expect("an address"));
-    let client = Client::try_from(nowhere).expect("a client");
+    asking_port(1, framework)
+}
+
+/// A scheduler whose server is at a port of this machine.
+fn asking_port(port: u16, framework: Framework) -> Scheduler {
+    let server = Config::new(format!("http://127.0.0.1:{port}").parse().expect("an address"));
+    let client = Client::try_from(server).expect("a client");
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let recorder = Recorder::new(client.clone(), NAME, clock.clone());
     let teller = Teller::new(client.clone(), recorder.clone(), clock.clone());
@@ -61,6 +66,10 @@ fn large(name: &str, priority: i32, mut changes: Value) -> Told {
 
 fn on(node: &str) -> Value {
     json!({"spec": {"nodeName": node}})
+}
+
+fn evicted_for(pod: &str) -> Told {
+    Told::Evicted { for_pod: pod.to_owned(), failed: false }
 }
 
 impl Scheduler {
@@ -84,9 +93,40 @@ async fn who_gets_no_room_after_all_is_tried_again() {
     let soon = || Instant::now() + Duration::from_secs(10);
     assert!(scheduler.queue.next_change().is_some_and(|next| next > soon()), "it waits for the victim to go");
     let told = scheduler.told.recv().await.expect("what came of it");
-    assert!(matches!(&told, Told::NotEvicted { for_pod } if for_pod == "urgent"));
+    assert!(matches!(&told, Told::Evicted { for_pod, failed: true } if for_pod == "urgent"));
     scheduler.hear(told);
     assert!(scheduler.queue.next_change().is_some_and(|next| next < soon()));
+}
+
+#[tokio::test]
+async fn nobody_else_goes_for_a_pod_while_not_all_were_told_to_go() {
+    let never_answers = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let port = never_answers.local_addr().expect("an address").port();
+    let mut scheduler = asking_port(port, framework());
+    let small = |name: &str, node: &str, priority: i32| {
+        let mut small = asking(json!({"cpu": "1"}));
+        small["spec"]["nodeName"] = json!(node);
+        small["spec"]["priority"] = json!(priority);
+        pod(name, small).pod.clone()
+    };
+    let first = small("first", "one", 0);
+    for told in [
+        Told::Node(node("one", json!({}))),
+        Told::Node(node("two", json!({}))),
+        Told::Pod(first.clone()),
+        Told::Pod(small("last", "one", 1)),
+        large("other", 2, on("two")),
+        large("urgent", 10, json!({})),
+    ] {
+        scheduler.hear(told);
+    }
+    assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
+    assert_eq!(scheduler.nominations.node_of("urgent"), Some("one"));
+    scheduler.hear(Told::PodGone(first));
+    assert_eq!(scheduler.try_next(), None);
+    assert_eq!(scheduler.at_work.len(), 1);
+    scheduler.hear(evicted_for("urgent"));
+    assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
 }
 
 #[tokio::test]
@@ -121,6 +161,7 @@ async fn who_loses_its_room_looks_for_another() {
         assert_eq!(scheduler.nominations.node_of(name), Some("one"));
     }
     assert_eq!(scheduler.nominations.node_of("urgent"), None);
+    scheduler.hear(evicted_for("urgent"));
     assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
     assert_eq!(scheduler.try_next(), None);
 }
