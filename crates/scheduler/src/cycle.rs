@@ -65,7 +65,7 @@ impl Cycles {
                 return Err(diagnosis);
             }
         };
-        let nominated = search.pod.nominated_node().and_then(|name| search.snapshot.slot(name));
+        let nominated = search.nominations.node_of(&search.pod.uid).and_then(|name| search.snapshot.slot(name));
         if let Some(slot) = nominated
             && self.judge(search, &filters, slot).is_ok()
         {

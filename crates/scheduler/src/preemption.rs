@@ -96,8 +96,7 @@ fn may_not(search: Search<'_>, diagnosis: &Diagnosis) -> Option<&'static str> {
     if spec.and_then(|spec| spec.preemption_policy.as_deref()) == Some("Never") {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
-    let nominated = search.nominations.node_of(&search.pod.uid).or(search.pod.nominated_node());
-    let slot = search.snapshot.slot(nominated?)?;
+    let slot = search.snapshot.slot(search.nominations.node_of(&search.pod.uid)?)?;
     let of_no_use = diagnosis.by_node.iter().any(|(rejected, why)| *rejected == slot && why.unresolvable);
     let goes = |pod: &Arc<PodInfo>| pod.priority < search.pod.priority && is_being_preempted(pod);
     (!of_no_use && search.snapshot.node(slot).pods().iter().any(goes))

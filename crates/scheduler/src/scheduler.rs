@@ -240,6 +240,13 @@ impl Scheduler {
         }
     }
 
+    /// Room that was made for a pod, if it was, is of no use to it. Its status may not say so yet, or still say so.
+    fn give_up_room(&mut self, pod: &Arc<PodInfo>, now: Instant) -> Nominated {
+        let had_room = self.nominations.node_of(&pod.uid).or(pod.nominated_node()).is_some();
+        self.nominate(pod, None, now);
+        if had_room { Nominated::Nowhere } else { Nominated::Unchanged }
+    }
+
     /// A pod does not wait for room any more: it takes it, there or elsewhere.
     fn goes_to(&mut self, pod: &Arc<PodInfo>, node: &str, now: Instant) {
         if self.nominations.node_of(&pod.uid).is_some_and(|was| was != node) {
@@ -290,11 +297,11 @@ impl Scheduler {
 
     /// The pod counts as being on the node from now on; its binding begins.
     fn assume(&mut self, queued: Queued, node: String) {
-        let pod = queued.pod.clone();
+        let (pod, now) = (queued.pod.clone(), Instant::now());
         if let Err(rejection) = self.framework.reserve(&pod, &node) {
-            return self.rejected_late(queued, &rejection);
+            return self.rejected_late(queued, &rejection, now);
         }
-        self.goes_to(&pod, &node, Instant::now());
+        self.goes_to(&pod, &node, now);
         self.snapshot.add_pod(pod.clone(), &node);
         self.assumed.insert(pod.uid.clone(), queued);
         self.bindings += 1;
@@ -321,14 +328,9 @@ impl Scheduler {
             }
             Some(Outcome::Nothing { words, for_good }) => {
                 diagnosis.making_room = Some(words);
-                if for_good {
-                    self.nominate(&pod, None, now);
-                    Nominated::Nowhere
-                } else {
-                    Nominated::Unchanged
-                }
+                if for_good { self.give_up_room(&pod, now) } else { Nominated::Unchanged }
             }
-            None => Nominated::Unchanged,
+            None => self.give_up_room(&pod, now),
         };
         self.teller.tell(&pod, Reason::Unschedulable, &diagnosis.to_string(), &nominated);
         self.queue.misfit(queued, diagnosis.plugins(), now);
@@ -360,9 +362,10 @@ impl Scheduler {
     }
 
     /// A node was found, and then somebody objected.
-    fn rejected_late(&mut self, queued: Queued, rejection: &Rejection) {
-        self.teller.tell(&queued.pod, Reason::Unschedulable, &rejection.to_string(), &Nominated::Unchanged);
-        self.queue.misfit(queued, BTreeSet::from([rejection.plugin]), Instant::now());
+    fn rejected_late(&mut self, queued: Queued, rejection: &Rejection, now: Instant) {
+        self.nominate(&queued.pod, None, now);
+        self.teller.tell(&queued.pod, Reason::Unschedulable, &rejection.to_string(), &Nominated::Nowhere);
+        self.queue.misfit(queued, BTreeSet::from([rejection.plugin]), now);
     }
 
     fn binding_ended(&mut self, pod: &PodInfo, node: &str, result: Result<(), BindError>, now: Instant) {
@@ -375,7 +378,7 @@ impl Scheduler {
             self.queue.wake(&Event::PodRemoved(&gone), now);
         }
         match error {
-            BindError::Rejected(rejection) => self.rejected_late(queued, &rejection),
+            BindError::Rejected(rejection) => self.rejected_late(queued, &rejection, now),
             BindError::Api(_) => {
                 self.teller.tell(&queued.pod, Reason::SchedulerError, &error.to_string(), &Nominated::Nowhere);
                 self.queue.failed(queued, now);

@@ -33,7 +33,8 @@ pub enum Reason {
     SchedulerError,
 }
 
-/// What is said about where room was made.
+/// What is said about where room was made. Whoever says something knows that it is news: the status as it was last seen may lack what
+/// is on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nominated {
     /// As it is.
@@ -78,9 +79,7 @@ impl Teller {
 
     /// Tells a pod that the room made for it is another's now.
     pub fn take_room(&self, pod: &Arc<PodInfo>) {
-        if pod.nominated_node().is_some() {
-            let _ = self.writer.send((pod.clone(), json!({"nominatedNodeName": null})));
-        }
+        let _ = self.writer.send((pod.clone(), json!({"nominatedNodeName": null})));
     }
 
     /// What is to be changed of the pod's status, if anything.
@@ -107,14 +106,12 @@ impl Teller {
             };
             status.insert("conditions".to_owned(), json!([condition]));
         }
-        let was = pod.nominated_node();
-        match nominated {
-            Nominated::At(node) if was != Some(node) => {
-                drop(status.insert("nominatedNodeName".to_owned(), json!(node)))
-            }
-            Nominated::Nowhere if was.is_some() => drop(status.insert("nominatedNodeName".to_owned(), Value::Null)),
-            _ => {}
-        }
+        let node = match nominated {
+            Nominated::Unchanged => None,
+            Nominated::At(node) => Some(json!(node)),
+            Nominated::Nowhere => Some(Value::Null),
+        };
+        status.extend(node.map(|node| ("nominatedNodeName".to_owned(), node)));
         if status.is_empty() { None } else { Some(Value::Object(status)) }
     }
 }

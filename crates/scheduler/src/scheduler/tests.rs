@@ -72,6 +72,16 @@ fn evicted_for(pod: &str) -> Told {
     Told::Evicted { for_pod: pod.to_owned(), failed: false }
 }
 
+fn tainted(name: &str) -> Told {
+    Told::Node(node(name, json!({"spec": {"taints": [{"key": "for", "effect": "NoSchedule"}]}})))
+}
+
+/// Everything that was to be written about where room was made, until now: for whom, and where.
+fn nominated(told: &mut UnboundedReceiver<(Arc<PodInfo>, Value)>) -> Vec<(String, Value)> {
+    let told = std::iter::from_fn(|| told.try_recv().ok());
+    told.filter_map(|(pod, status)| Some((pod.uid.clone(), status.get("nominatedNodeName")?.clone()))).collect()
+}
+
 impl Scheduler {
     /// Tries the next pod.
     fn try_next(&mut self) -> Option<String> {
@@ -183,4 +193,56 @@ async fn a_pod_that_nobody_foresaw_keeps_no_other_from_its_node() {
     assert_eq!(who.recv().await.as_deref(), Some("good"));
     stop.cancel();
     running.await.expect("it ends in peace");
+}
+
+/// A pod for which room was made at the node `one`, and what pods are told, this included.
+fn with_room() -> (Scheduler, UnboundedReceiver<(Arc<PodInfo>, Value)>) {
+    let mut scheduler = scheduler(framework());
+    let (teller, told) = scheduler.teller.overheard();
+    scheduler.teller = teller;
+    for told in [Told::Node(node("one", json!({}))), large("victim", 0, on("one")), large("urgent", 10, json!({}))] {
+        scheduler.hear(told);
+    }
+    assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
+    scheduler.hear(evicted_for("urgent"));
+    (scheduler, told)
+}
+
+#[tokio::test]
+async fn room_is_taken_back_before_the_status_says_that_it_was_made() {
+    let at_one = ("urgent".to_owned(), json!("one"));
+    let nowhere = ("urgent".to_owned(), Value::Null);
+
+    let (mut scheduler, mut told) = with_room();
+    scheduler.hear(tainted("one"));
+    for again in ["once", "twice"] {
+        scheduler.hear(large("urgent", 10, json!({"metadata": {"labels": {"tried": again}}})));
+        assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
+    }
+    assert_eq!(nominated(&mut told), [at_one.clone(), nowhere.clone()]);
+
+    let (mut scheduler, mut told) = with_room();
+    scheduler.hear(large("more urgent", 20, json!({})));
+    assert_eq!(scheduler.try_next().as_deref(), Some("more urgent"));
+    assert_eq!(nominated(&mut told), [at_one.clone(), nowhere.clone(), ("more urgent".to_owned(), json!("one"))]);
+
+    let (mut scheduler, mut told) = with_room();
+    scheduler.hear(Told::NodeGone(node("one", json!({}))));
+    scheduler.hear(large("urgent", 10, json!({"metadata": {"labels": {"tried": "once"}}})));
+    assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
+    assert_eq!(nominated(&mut told), [at_one, nowhere]);
+}
+
+#[tokio::test]
+async fn room_is_made_again_before_the_status_says_that_there_is_none() {
+    let (mut scheduler, mut told) = with_room();
+    for (tried, node) in [("once", tainted("one")), ("twice", Told::Node(node("one", json!({}))))] {
+        scheduler.hear(node);
+        let seen = json!({"metadata": {"labels": {"tried": tried}}, "status": {"nominatedNodeName": "one"}});
+        scheduler.hear(large("urgent", 10, seen));
+        assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
+    }
+    let written: Vec<Value> = nominated(&mut told).into_iter().map(|(_, node)| node).collect();
+    assert_eq!(written, [json!("one"), Value::Null, json!("one")]);
+    assert_eq!(scheduler.nominations.node_of("urgent"), Some("one"));
 }

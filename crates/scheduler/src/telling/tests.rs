@@ -11,6 +11,14 @@ fn client(port: u16) -> Client {
     Client::try_from(Config::new(format!("http://127.0.0.1:{port}").parse().expect("an address"))).expect("a client")
 }
 
+impl Teller {
+    /// What it has to write goes to the test.
+    pub fn overheard(self) -> (Self, mpsc::UnboundedReceiver<(Arc<PodInfo>, Value)>) {
+        let (writer, told) = mpsc::unbounded_channel();
+        (Self { writer, ..self }, told)
+    }
+}
+
 /// A server that takes a request and never answers sees that it is given up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_is_being_said_ends_with_the_teller() {
