@@ -11,14 +11,16 @@ use std::{
     collections::{BTreeSet, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
 
 use controller_runtime::{Change, Informers};
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     task::JoinSet,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +41,8 @@ use crate::{
 pub const NAME: &str = "default-scheduler";
 /// Bindings on their way at once. More would only wait in the server.
 const MOST_BINDINGS: usize = 128;
+/// How long that which was begun may take when the scheduler stops: less than its lease lasts, and than anybody waits for it.
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the scheduler is told.
 pub enum Told {
@@ -76,7 +80,7 @@ pub struct Scheduler {
     assumed: HashMap<String, Queued>,
     /// Bindings on their way.
     bindings: usize,
-    /// Bindings and evictions: dropped with the scheduler, unless it ends in peace.
+    /// Bindings and evictions. They end with the scheduler, which waits for them only when it is told to stop.
     at_work: JoinSet<()>,
     told: UnboundedReceiver<Told>,
     tell: UnboundedSender<Told>,
@@ -129,9 +133,7 @@ impl Scheduler {
 
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
-            while let Ok(told) = self.told.try_recv() {
-                self.guarded(|scheduler| scheduler.hear(told));
-            }
+            self.hear_all();
             while self.at_work.try_join_next().is_some() {}
             let may_bind = self.bindings < MOST_BINDINGS;
             if may_bind && let Some(queued) = self.queue.pop(Instant::now()) {
@@ -151,7 +153,23 @@ impl Scheduler {
                 () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
             }
         }
-        self.at_work.detach_all();
+        if timeout(STOPS_WITHIN, self.finish()).await.is_err() {
+            tracing::warn!("the scheduler has stopped before all that it began was done");
+        }
+    }
+
+    /// Brings to an end what was begun: whoever leads next must not meet it.
+    async fn finish(mut self) {
+        while self.at_work.join_next().await.is_some() {}
+        self.hear_all();
+        self.teller.finish().await;
+    }
+
+    /// Takes in everything that was told until now.
+    fn hear_all(&mut self) {
+        while let Ok(told) = self.told.try_recv() {
+            self.guarded(|scheduler| scheduler.hear(told));
+        }
     }
 
     /// Works, and says whether that came to its end: an object that nobody foresaw must not end the scheduling of all others.
@@ -305,11 +323,22 @@ impl Scheduler {
         self.snapshot.add_pod(pod.clone(), &node);
         self.assumed.insert(pod.uid.clone(), queued);
         self.bindings += 1;
-        let (framework, tell) = (self.framework.clone(), self.tell.clone());
+        let (framework, bound, at) = (self.framework.clone(), pod.clone(), node.clone());
+        let work = async move { binding::bind(&framework, &bound, &at).await };
+        self.beside(work, |ended| Told::Bound { pod, node, result: ended.unwrap_or(Err(BindError::Panicked)) });
+    }
+
+    /// Works beside the next cycles, and hears what came of it; of a panic, that nothing did.
+    fn beside<T>(
+        &mut self,
+        work: impl Future<Output = T> + Send + 'static,
+        told: impl FnOnce(Option<T>) -> Told + Send + 'static,
+    ) {
+        let tell = self.tell.clone();
         self.at_work.spawn(async move {
-            let result = binding::bind(&framework, &pod, &node).await;
+            let ended = AssertUnwindSafe(work).catch_unwind().await.ok();
             // The scheduler has ended.
-            let _ = tell.send(Told::Bound { pod, node, result });
+            let _ = tell.send(told(ended));
         });
     }
 
@@ -339,12 +368,9 @@ impl Scheduler {
     /// Makes pods go for another one. That one is not tried meanwhile: while some do not go yet it would make others go as well.
     fn evict(&mut self, victims: Vec<Arc<PodInfo>>, for_pod: Arc<PodInfo>, node: String) {
         self.queue.hold(&for_pod.uid);
-        let (evictions, tell) = (self.evictions.clone(), self.tell.clone());
-        self.at_work.spawn(async move {
-            let failed = evictions.evict(&victims, &for_pod, &node).await.is_err();
-            // The scheduler has ended.
-            let _ = tell.send(Told::Evicted { for_pod: for_pod.uid.clone(), failed });
-        });
+        let (evictions, uid) = (self.evictions.clone(), for_pod.uid.clone());
+        let work = async move { evictions.evict(&victims, &for_pod, &node).await };
+        self.beside(work, |ended| Told::Evicted { for_pod: uid, failed: !matches!(ended, Some(Ok(()))) });
     }
 
     /// The first plugin that makes room, or the words of the last one. Where there are no nodes, nobody is asked.
@@ -379,7 +405,7 @@ impl Scheduler {
         }
         match error {
             BindError::Rejected(rejection) => self.rejected_late(queued, &rejection, now),
-            BindError::Api(_) => {
+            BindError::Api(_) | BindError::Panicked => {
                 self.teller.tell(&queued.pod, Reason::SchedulerError, &error.to_string(), &Nominated::Nowhere);
                 self.queue.failed(queued, now);
             }

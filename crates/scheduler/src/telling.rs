@@ -1,7 +1,7 @@
 //! What pods are told: where they are bound, or why they fit nowhere and where room was made for them.
 //!
-//! One task writes the statuses, one after the other, so that a later word never comes before an earlier one. It ends with the
-//! teller, whatever is still to be said: the scheduler that leads now says it.
+//! One task writes the statuses, one after the other, so that a later word never comes before an earlier one. A teller that is
+//! dropped says nothing any more, whatever is still to be said: the scheduler that leads now says it.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub struct Teller {
     recorder: Recorder,
     clock: Arc<dyn Clock>,
     writer: mpsc::UnboundedSender<(Arc<PodInfo>, Value)>,
-    _writes: AbortOnDropHandle<()>,
+    writes: AbortOnDropHandle<()>,
 }
 
 impl Teller {
@@ -59,7 +59,15 @@ impl Teller {
                 patch(&client, &pod, &status).await;
             }
         });
-        Self { recorder, clock, writer, _writes: AbortOnDropHandle::new(writes) }
+        Self { recorder, clock, writer, writes: AbortOnDropHandle::new(writes) }
+    }
+
+    /// Says what is still to be said.
+    pub async fn finish(self) {
+        drop(self.writer);
+        if let Err(error) = self.writes.await {
+            tracing::error!(%error, "pods were not told everything");
+        }
     }
 
     /// Tells that a pod is bound.

@@ -162,6 +162,8 @@ pub enum BindError {
     Api(#[from] kube::Error),
     #[error("{0}")]
     Rejected(Rejection),
+    #[error("the scheduler has panicked over the binding")]
+    Panicked,
 }
 
 /// All plugins, by where they come in. Order counts.

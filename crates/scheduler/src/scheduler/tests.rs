@@ -1,15 +1,21 @@
 //! The task as a whole, with a server that cannot be reached.
 
-use std::{net::TcpListener, time::Duration};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+};
 
 use controller_runtime::{Clock, SystemClock, events::Recorder};
 use futures::FutureExt;
-use kube::{Client, Config};
 use serde_json::{Value, json};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    task::JoinHandle,
+};
 
 use super::*;
 use crate::{
-    fixtures::{asking, framework, node, pod},
+    fixtures::{asking, client, framework, node, pod},
     framework::{Bind, Plugin, PreFilter, PreFiltered, Step},
 };
 
@@ -33,28 +39,40 @@ impl PreFilter for Shortsighted {
     }
 }
 
-/// Tells who is bound.
-struct Telling(UnboundedSender<String>);
+/// Tells who is being bound, and binds no sooner than it may. Did not foresee one pod.
+struct Telling {
+    who: UnboundedSender<String>,
+    may: Arc<Semaphore>,
+}
 
 impl Bind for Telling {
     fn bind<'a>(&'a self, pod: &'a PodInfo, _node: &'a str) -> Step<'a> {
-        let _ = self.0.send(pod.uid.clone());
-        async { Ok(()) }.boxed()
+        async {
+            assert_ne!(pod.uid, "not bound", "on purpose");
+            let _ = self.who.send(pod.uid.clone());
+            let _ = self.may.acquire().await;
+            Ok(())
+        }
+        .boxed()
     }
+}
+
+/// Plugins that bind only when they may, and who is being bound.
+fn telling(may: &Arc<Semaphore>) -> (Framework, UnboundedReceiver<String>) {
+    let (who, bound) = mpsc::unbounded_channel();
+    (Framework { bind: Arc::new(Telling { who, may: may.clone() }), ..framework() }, bound)
 }
 
 fn scheduler(framework: Framework) -> Scheduler {
     asking_port(1, framework)
 }
 
-/// A scheduler whose server is at a port of this machine.
+/// A scheduler whose server is at a port of this machine. It records no events.
 fn asking_port(port: u16, framework: Framework) -> Scheduler {
-    let server = Config::new(format!("http://127.0.0.1:{port}").parse().expect("an address"));
-    let client = Client::try_from(server).expect("a client");
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let recorder = Recorder::new(client.clone(), NAME, clock.clone());
-    let teller = Teller::new(client.clone(), recorder.clone(), clock.clone());
-    Scheduler::new(Arc::new(framework), teller, Evictions { client, recorder, clock })
+    let recorder = Recorder::new(client(1), NAME, clock.clone());
+    let teller = Teller::new(client(port), recorder.clone(), clock.clone());
+    Scheduler::new(Arc::new(framework), teller, Evictions { client: client(port), recorder, clock })
 }
 
 /// A pod that takes all of a node.
@@ -62,6 +80,11 @@ fn large(name: &str, priority: i32, mut changes: Value) -> Told {
     changes["spec"]["priority"] = json!(priority);
     changes["spec"]["containers"] = asking(json!({"cpu": "2"}))["spec"]["containers"].take();
     Told::Pod(pod(name, changes).pod.clone())
+}
+
+/// A pod that fits nearly everywhere.
+fn small(name: &str) -> Told {
+    Told::Pod(pod(name, json!({})).pod.clone())
 }
 
 fn on(node: &str) -> Value {
@@ -113,18 +136,18 @@ async fn nobody_else_goes_for_a_pod_while_not_all_were_told_to_go() {
     let never_answers = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let port = never_answers.local_addr().expect("an address").port();
     let mut scheduler = asking_port(port, framework());
-    let small = |name: &str, node: &str, priority: i32| {
-        let mut small = asking(json!({"cpu": "1"}));
-        small["spec"]["nodeName"] = json!(node);
-        small["spec"]["priority"] = json!(priority);
-        pod(name, small).pod.clone()
+    let half = |name: &str, priority: i32| {
+        let mut half = asking(json!({"cpu": "1"}));
+        half["spec"]["nodeName"] = json!("one");
+        half["spec"]["priority"] = json!(priority);
+        pod(name, half).pod.clone()
     };
-    let first = small("first", "one", 0);
+    let first = half("first", 0);
     for told in [
         Told::Node(node("one", json!({}))),
         Told::Node(node("two", json!({}))),
         Told::Pod(first.clone()),
-        Told::Pod(small("last", "one", 1)),
+        Told::Pod(half("last", 1)),
         large("other", 2, on("two")),
         large("urgent", 10, json!({})),
     ] {
@@ -178,14 +201,9 @@ async fn who_loses_its_room_looks_for_another() {
 
 #[tokio::test]
 async fn a_pod_that_nobody_foresaw_keeps_no_other_from_its_node() {
-    let (bound, mut who) = mpsc::unbounded_channel();
-    let scheduler = scheduler(Framework {
-        bind: Arc::new(Telling(bound)),
-        pre_filters: vec![Arc::new(Shortsighted)],
-        ..framework()
-    });
-    let of = |name: &str| Told::Pod(pod(name, json!({})).pod.clone());
-    for told in [Told::Node(node("one", json!({}))), of("odd"), of("good")] {
+    let (framework, mut who) = telling(&Arc::new(Semaphore::new(1)));
+    let scheduler = scheduler(Framework { pre_filters: vec![Arc::new(Shortsighted)], ..framework });
+    for told in [Told::Node(node("one", json!({}))), small("odd"), small("good")] {
         scheduler.tell.send(told).expect("it listens");
     }
     let stop = CancellationToken::new();
@@ -245,4 +263,89 @@ async fn room_is_made_again_before_the_status_says_that_there_is_none() {
     let written: Vec<Value> = nominated(&mut told).into_iter().map(|(_, node)| node).collect();
     assert_eq!(written, [json!("one"), Value::Null, json!("one")]);
     assert_eq!(scheduler.nominations.node_of("urgent"), Some("one"));
+}
+
+#[tokio::test]
+async fn a_binding_that_nobody_foresaw_has_failed() {
+    let (framework, _who) = telling(&Arc::new(Semaphore::new(1)));
+    let mut scheduler = scheduler(framework);
+    scheduler.hear(Told::Node(node("one", json!({}))));
+    scheduler.hear(small("not bound"));
+    assert_eq!(scheduler.try_next().as_deref(), Some("not bound"));
+    assert_eq!(scheduler.bindings, 1);
+    scheduler.at_work.join_next().await;
+    scheduler.hear_all();
+    assert_eq!(scheduler.bindings, 0);
+    assert!(scheduler.assumed.is_empty());
+    assert!(scheduler.queue.get("not bound").is_some());
+}
+
+/// Tells a scheduler to stop, and gives it the time to do so. Does it wait for anything?
+async fn waits(running: &JoinHandle<()>, stop: &CancellationToken) -> bool {
+    stop.cancel();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    !running.is_finished()
+}
+
+/// Answers requests on one connection, the first of them when it may. Gives their number when the connection ends.
+fn answer(listener: &TcpListener, asked: oneshot::Sender<()>, may: oneshot::Receiver<()>) -> std::io::Result<usize> {
+    let (mut connection, _) = listener.accept()?;
+    let mut reader = BufReader::new(connection.try_clone()?);
+    let (mut count, mut first) = (0, Some((asked, may)));
+    loop {
+        let (mut line, mut length) = (String::new(), 0);
+        while reader.read_line(&mut line)? > 2 {
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a number");
+            }
+            line.clear();
+        }
+        if line.is_empty() {
+            return Ok(count);
+        }
+        std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink())?;
+        count += 1;
+        if let Some((asked, may)) = first.take() {
+            let _ = asked.send(());
+            let _ = may.blocking_recv();
+        }
+        connection.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}")?;
+    }
+}
+
+#[tokio::test]
+async fn a_scheduler_that_stops_waits_for_its_bindings() {
+    let may = Arc::new(Semaphore::new(0));
+    let (framework, mut who) = telling(&may);
+    let scheduler = scheduler(framework);
+    for told in [Told::Node(node("one", json!({}))), small("web")] {
+        scheduler.tell.send(told).expect("it listens");
+    }
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(scheduler.run(stop.clone()));
+    assert_eq!(who.recv().await.as_deref(), Some("web"));
+    assert!(waits(&running, &stop).await);
+    may.add_permits(1);
+    running.await.expect("it ends in peace");
+}
+
+#[tokio::test]
+async fn a_scheduler_that_stops_tells_pods_what_it_has_to_say() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let mut scheduler = asking_port(listener.local_addr().expect("an address").port(), framework());
+    for name in ["first", "second", "third"] {
+        scheduler.hear(small(name));
+        assert_eq!(scheduler.try_next().as_deref(), Some(name), "there are no nodes");
+    }
+    let ((ask, asked), (allow, may)) = (oneshot::channel(), oneshot::channel());
+    let server = tokio::task::spawn_blocking(move || answer(&listener, ask, may));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(scheduler.run(stop.clone()));
+    asked.await.expect("a request");
+    assert!(waits(&running, &stop).await);
+    allow.send(()).expect("it waits");
+    running.await.expect("it ends in peace");
+    assert_eq!(server.await.expect("no panic").expect("the connection was closed"), 3);
 }

@@ -1,15 +1,10 @@
 use std::{io::Read, net::TcpListener, time::Duration};
 
 use controller_runtime::SystemClock;
-use kube::Config;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::fixtures::pod;
-
-fn client(port: u16) -> Client {
-    Client::try_from(Config::new(format!("http://127.0.0.1:{port}").parse().expect("an address"))).expect("a client")
-}
+use crate::fixtures::{client, pod};
 
 impl Teller {
     /// What it has to write goes to the test.
