@@ -33,6 +33,11 @@ impl Wanted {
 
     pub fn parse<T: DeserializeOwned>(self, path: &Path, bytes: &[u8]) -> Result<T, ConfigError> {
         let value = yaml::read(bytes).map_err(|error| self.unusable(path, [error.to_string()]))?;
+        self.take(path, value)
+    }
+
+    /// What was found in the file.
+    pub fn take<T: DeserializeOwned>(self, path: &Path, value: Value) -> Result<T, ConfigError> {
         let said = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, api_version) = (said("kind"), said("apiVersion"));
         if kind != self.kind || !self.api_versions.contains(&&*api_version) {

@@ -1,13 +1,9 @@
 //! Which plugins run, and what they are told: `--enable-admission-plugins`, `--disable-admission-plugins` and
 //! `--admission-control-config-file`, as kube-apiserver has them.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-use object_model::{codec::yaml, value::Fields};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -15,6 +11,54 @@ use super::{
     all::{PLUGINS, State},
     event_rate_limit, pod_security, pod_toleration_restriction, resource_quota,
 };
+use crate::config_file::{ConfigError, Wanted};
+
+const FILE: Wanted = Wanted {
+    kind: "AdmissionConfiguration",
+    api_versions: &["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1alpha1"],
+};
+const POD_SECURITY: Wanted = Wanted {
+    kind: "PodSecurityConfiguration",
+    api_versions: &[
+        "pod-security.admission.config.k8s.io/v1",
+        "pod-security.admission.config.k8s.io/v1beta1",
+        "pod-security.admission.config.k8s.io/v1alpha1",
+    ],
+};
+const POD_TOLERATIONS: Wanted =
+    Wanted { kind: "Configuration", api_versions: &["podtolerationrestriction.admission.k8s.io/v1alpha1"] };
+const EVENT_RATE_LIMIT: Wanted =
+    Wanted { kind: "Configuration", api_versions: &["eventratelimit.admission.k8s.io/v1alpha1"] };
+const RESOURCE_QUOTA: Wanted =
+    Wanted { kind: "ResourceQuotaConfiguration", api_versions: &["apiserver.config.k8s.io/v1"] };
+const OLD_RESOURCE_QUOTA: Wanted = Wanted {
+    kind: "Configuration",
+    api_versions: &["resourcequota.admission.k8s.io/v1beta1", "resourcequota.admission.k8s.io/v1alpha1"],
+};
+
+/// An `AdmissionConfiguration`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct File {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    #[serde(default)]
+    plugins: Vec<Plugin>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plugin {
+    name: String,
+    /// Another file, relative to this one.
+    #[serde(default)]
+    path: String,
+    /// What counts more than that file.
+    #[serde(default)]
+    configuration: Value,
+}
 
 /// What admission is told at its start. The default is Kubernetes'.
 #[derive(Clone, Debug)]
@@ -34,10 +78,8 @@ pub enum BadSettings {
     Missing(&'static str),
     #[error("the admission plugin {0} is both enabled and disabled")]
     Both(&'static str),
-    #[error("cannot read the admission configuration {path}")]
-    Read { path: PathBuf, source: io::Error },
-    #[error("the admission configuration {path} is not valid: {why}")]
-    Invalid { path: PathBuf, why: String },
+    #[error(transparent)]
+    File(#[from] ConfigError),
     #[error("the configuration of the admission plugin {plugin} is not valid: {why}")]
     Plugin { plugin: String, why: String },
 }
@@ -86,42 +128,53 @@ impl Settings {
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), BadSettings> {
-        let invalid = |why: String| BadSettings::Invalid { path: path.to_owned(), why };
-        let document = read(path)?;
-        let (version, kind) = (document.text("apiVersion"), document.text("kind"));
-        if !matches!(version, "apiserver.config.k8s.io/v1" | "apiserver.config.k8s.io/v1alpha1")
-            || kind != "AdmissionConfiguration"
-        {
-            return Err(invalid(format!("{version:?} {kind:?} is not an AdmissionConfiguration")));
-        }
-        for plugin in document.items("plugins") {
-            let name = plugin.text("name");
-            let content = match (plugin.field("configuration"), plugin.text("path")) {
-                (Some(content), _) if !content.is_null() => content.clone(),
-                (_, "") => continue,
-                // Relative to the file that names it.
-                (_, other) => read(&path.parent().unwrap_or(Path::new(".")).join(other))?,
-            };
-            self.configure(name, content)?;
+        let file: File = FILE.read(path)?;
+        for Plugin { name, path: other, configuration } in file.plugins {
+            match (configuration, other.as_str()) {
+                (Value::Null, "") => {}
+                (Value::Null, other) => {
+                    let other = path.parent().unwrap_or(Path::new(".")).join(other);
+                    self.configure(&name, Source::File(&other))?;
+                }
+                (configuration, _) => self.configure(&name, Source::Within(path, &configuration))?,
+            }
         }
         Ok(())
     }
 
-    fn configure(&mut self, plugin: &str, content: Value) -> Result<(), BadSettings> {
+    fn configure(&mut self, plugin: &str, from: Source<'_>) -> Result<(), BadSettings> {
         match plugin {
             "PodSecurity" => {
-                let raw: pod_security::RawConfiguration = parse(plugin, content)?;
+                let raw: pod_security::RawConfiguration = from.take(POD_SECURITY)?;
                 self.pod_security = raw.check().map_err(|problems| bad(plugin, &problems))?;
             }
-            "PodTolerationRestriction" => self.pod_tolerations = parse(plugin, content)?,
+            "PodTolerationRestriction" => self.pod_tolerations = from.take(POD_TOLERATIONS)?,
             "EventRateLimit" => {
-                self.event_rate_limit = parse(plugin, content)?;
+                self.event_rate_limit = from.take(EVENT_RATE_LIMIT)?;
                 complain(plugin, self.event_rate_limit.problems())?;
             }
-            "ResourceQuota" => self.resource_quota = parse(plugin, content)?,
+            "ResourceQuota" => {
+                self.resource_quota = from.take(OLD_RESOURCE_QUOTA).or_else(|_| from.take(RESOURCE_QUOTA))?;
+            }
             _ => return Err(bad(plugin, &["this plugin takes no configuration".to_owned()])),
         }
         Ok(())
+    }
+}
+
+/// Where the configuration of a plugin is.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    File(&'a Path),
+    Within(&'a Path, &'a Value),
+}
+
+impl Source<'_> {
+    fn take<T: DeserializeOwned>(self, wanted: Wanted) -> Result<T, ConfigError> {
+        match self {
+            Self::File(path) => wanted.read(path),
+            Self::Within(path, value) => wanted.take(path, value.clone()),
+        }
     }
 }
 
@@ -134,15 +187,6 @@ fn known(flag: &'static str, names: &[String]) -> Result<Vec<&'static (&'static 
         })
     };
     names.iter().filter(|name| !name.is_empty()).map(find).collect()
-}
-
-fn read(path: &Path) -> Result<Value, BadSettings> {
-    let bytes = fs::read(path).map_err(|source| BadSettings::Read { path: path.to_owned(), source })?;
-    yaml::read(&bytes).map_err(|error| BadSettings::Invalid { path: path.to_owned(), why: error.to_string() })
-}
-
-fn parse<T: DeserializeOwned>(plugin: &str, content: Value) -> Result<T, BadSettings> {
-    serde_json::from_value(content).map_err(|error| bad(plugin, &[error.to_string()]))
 }
 
 fn complain(plugin: &str, problems: Vec<String>) -> Result<(), BadSettings> {
@@ -184,7 +228,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("admission.yaml");
         let write = |text: &str| fs::write(&path, text).expect("written");
-        fs::write(folder.path().join("events.yaml"), "limits: [{type: Server, qps: 5, burst: 10}]").expect("written");
+        let events = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
+                      limits: [{type: Server, qps: 5, burst: 10}]";
+        fs::write(folder.path().join("events.yaml"), events).expect("written");
         write(
             "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n\
              - {name: EventRateLimit, path: events.yaml}\n\
@@ -198,11 +244,17 @@ mod tests {
             Settings::read(&[], &[], Some(&path)).expect_err("refused").to_string()
         };
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n";
-        assert!(refused("kind: Pod").contains("is not an AdmissionConfiguration"));
+        assert!(refused("kind: Pod").contains("wanted is \"AdmissionConfiguration\""));
+        assert!(refused(&format!("{head}- {{name: PodSecurity, configuraton: {{}}}}")).contains("`configuraton`"));
+        assert!(refused(&format!("{head}- {{name: PodSecurity}}\nplugin: []")).contains("unknown field `plugin`"));
         assert!(
             refused(&format!("{head}- {{name: Priority, configuration: {{a: 1}}}}")).contains("takes no configuration")
         );
-        let bad = format!("{head}- {{name: PodSecurity, configuration: {{defaults: {{enforce: strict}}}}}}");
+        let pod_security = "apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration";
+        let nothing = format!("{head}- {{name: PodSecurity, configuration: {{kind: Pod}}}}");
+        assert!(refused(&nothing).contains("wanted is \"PodSecurityConfiguration\""));
+        let bad =
+            format!("{head}- {{name: PodSecurity, configuration: {{{pod_security}, defaults: {{enforce: strict}}}}}}");
         assert!(refused(&bad).contains("must be one of privileged, baseline, restricted"), "{}", refused(&bad));
         assert!(refused(&format!("{head}- {{name: EventRateLimit, path: nowhere.yaml}}")).contains("cannot read"));
     }

@@ -72,7 +72,7 @@ impl Sink for Log {
         let written = tokio::task::spawn_blocking(move || {
             // One line that cannot be written takes no other with it.
             let result = events.iter().map(|event| out.line(&encode(event, format))).fold(Ok(()), Result::and);
-            (result.and_then(|()| out.flush()), out)
+            (result.and(out.flush()), out)
         });
         let (result, out) = written.await.map_err(|e| e.to_string())?;
         self.out = Some(out);

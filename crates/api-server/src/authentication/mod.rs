@@ -17,6 +17,7 @@ pub mod keys;
 pub mod legacy_tokens;
 mod live;
 pub mod oidc;
+pub mod published;
 pub mod service_accounts;
 mod settings;
 pub mod token_file;
@@ -36,6 +37,7 @@ use legacy_tokens::LegacyTokens;
 use live::Live;
 use object_model::status::Status;
 use oidc::Issuers;
+use published::Published;
 use service_accounts::ServiceAccounts;
 pub use settings::Settings;
 use token_file::TokenFile;
@@ -113,6 +115,7 @@ pub struct Authentication {
     pub tokens: Arc<Tokens>,
     pub service_accounts: Arc<ServiceAccounts>,
     anonymous: Anonymous,
+    pub published: Published,
 }
 
 pub const ANONYMOUS: &str = "system:anonymous";
@@ -122,6 +125,7 @@ pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 impl Authentication {
     pub fn new(settings: Settings, cache: &Arc<WatchCache>, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        let published = Published::of(&settings);
         let configuration = match &settings.configuration {
             Some(path) => oidc::Configuration::read(path)?,
             None => oidc::Configuration::default(),
@@ -152,7 +156,7 @@ impl Authentication {
         ways.push(Box::new(ClientCertificate::new(&settings.client_authorities)?));
         ways.push(Box::new(tokens::Bearer(tokens.clone())));
         let anonymous = Anonymous::new(configuration.anonymous, settings.anonymous)?;
-        Ok(Self { ways, tokens, service_accounts, anonymous })
+        Ok(Self { ways, tokens, service_accounts, anonymous, published })
     }
 
     /// Takes the credentials out of a request that has been authenticated: nothing behind may pass them on.

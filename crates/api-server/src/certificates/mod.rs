@@ -6,7 +6,7 @@
 //! it: whoever is later meets a conflict, and leaves it at that.
 
 mod der;
-mod issue;
+pub(crate) mod issue;
 pub(crate) mod request;
 
 use std::{

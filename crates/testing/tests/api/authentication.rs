@@ -438,6 +438,38 @@ async fn front_proxies() {
     assert!(speaks_for(&case.nobody()).get("/api/v1/nodes").await.refused(403).contains("system:anonymous"));
 }
 
+/// Servers that are to know users as this one does find out how, also if somebody deletes what tells them.
+#[tokio::test]
+async fn other_servers_learn_by_which_authorities_users_are_known() {
+    const PATH: &str = "/api/v1/namespaces/kube-system/configmaps";
+    const NAME: &str = "extension-apiserver-authentication";
+    let case = Case::with(|settings, _| {
+        let proxies = settings.authentication.client_authorities.clone();
+        settings.authentication.front_proxy = Some(front_proxy::Settings::new(proxies, vec!["front-proxy".into()]));
+    })
+    .await;
+    let found = case.admin.get(&format!("{PATH}/{NAME}")).await.expect(200);
+    let authority = case.authority();
+    let same = |key: &str| found["data"][key].as_str().is_some_and(|text| is_same(text, authority.certificate_pem()));
+    assert!(same("client-ca-file") && same("requestheader-client-ca-file"), "{found}");
+    assert_eq!(found["data"]["requestheader-allowed-names"], r#"["front-proxy"]"#);
+    let from = &found["metadata"]["resourceVersion"];
+    let query = format!(
+        "{PATH}?watch=1&fieldSelector=metadata.name={NAME}&resourceVersion={}",
+        from.as_str().unwrap_or_default()
+    );
+    let mut watch = case.admin.watch(&query).await.expect("a watch");
+    case.admin.delete(&format!("{PATH}/{NAME}")).await.expect(200);
+    assert_eq!(watch.next().await.expect("an event")["type"], "DELETED");
+    let again = watch.next().await.expect("an event");
+    assert_eq!((&again["type"], &again["object"]["data"]), (&"ADDED".into(), &found["data"]));
+}
+
+/// However the lines are broken.
+fn is_same(a: &str, b: &str) -> bool {
+    a.split_whitespace().collect::<String>() == b.split_whitespace().collect::<String>()
+}
+
 /// Lets a user do what the rules say, everywhere.
 async fn allow(case: &Case, user: &str, rules: Value) {
     let role = json!({"metadata": {"name": user}, "rules": rules});

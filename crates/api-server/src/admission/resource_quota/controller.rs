@@ -47,6 +47,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_millis(20);
 /// How many namespaces may wait to be counted before those who report them wait.
 const BACKLOG: usize = 1024;
+/// However little changes, everything is counted that often: what is used may have been written by somebody else.
+const RECOUNT: Duration = Duration::from_secs(300);
 
 /// Runs until the server is gone or drained.
 pub async fn run(server: Weak<Server>) {
@@ -176,8 +178,8 @@ impl Controller {
         for namespace in due {
             self.due.remove(&namespace);
             match self.shared.count(server, &namespace).await {
-                Counted::Settled(None) => {}
-                Counted::Settled(Some(wait)) => self.due_within(&namespace, wait),
+                Counted::Settled(_) if !self.shared.quotas.has_any_of(&namespace) => {}
+                Counted::Settled(wait) => self.due_within(&namespace, wait.map_or(RECOUNT, |wait| wait.min(RECOUNT))),
                 Counted::Again(wait) => self.due_within(&namespace, wait),
             }
         }

@@ -92,6 +92,9 @@ impl Configuration {
         }
         let anonymous = value.field("anonymous").map(|entry| {
             problems.unknown(entry, "anonymous", &["enabled", "conditions"]);
+            for (i, condition) in entry.items("conditions").iter().enumerate() {
+                problems.unknown(condition, &format!("anonymous.conditions[{i}]"), &["path"]);
+            }
             let paths: Vec<String> = entry.items("conditions").iter().map(|c| c.text("path").to_owned()).collect();
             let enabled = entry.flag("enabled").unwrap_or_default();
             if !enabled && !paths.is_empty() {
@@ -176,6 +179,7 @@ fn issuer(entry: &Value, at: &str, problems: &mut Problems) -> Issuer {
     problems.unknown(mappings, &at, &["username", "groups", "uid", "extra"]);
     let extra = extra(mappings, &at, problems);
     let uid = mappings.field("uid").unwrap_or(&null);
+    problems.unknown(uid, &format!("{at}.uid"), &["claim", "expression"]);
     problems.one_of(uid, &format!("{at}.uid"));
     let uid = Mapping {
         claim: uid.text("claim").to_owned(),
@@ -217,6 +221,7 @@ fn claim_rules(entry: &Value, at: &str, problems: &mut Problems) -> (Vec<(String
     let (mut required, mut rules) = (Vec::new(), Vec::new());
     for (i, rule) in entry.items("claimValidationRules").iter().enumerate() {
         let at = format!("{at}.claimValidationRules[{i}]");
+        problems.unknown(rule, &at, &["claim", "requiredValue", "expression", "message"]);
         problems.one_of(rule, &at);
         if let Some(expression) = problems.expression(rule, "expression", &at, Some(&Type::Bool)) {
             rules.push(Rule { expression, message: rule.text("message").to_owned() });
@@ -234,6 +239,7 @@ fn user_rules(entry: &Value, at: &str, problems: &mut Problems) -> Vec<Rule> {
     let environment = Environment::kubernetes().with_variable("user", USER.clone());
     let mut rules = Vec::new();
     for (i, rule) in entry.items("userValidationRules").iter().enumerate() {
+        problems.unknown(rule, &format!("{at}.userValidationRules[{i}]"), &["expression", "message"]);
         let at = format!("{at}.userValidationRules[{i}].expression");
         if rule.text("expression").is_empty() {
             problems.add(format!("{at}: Required value"));
@@ -248,6 +254,7 @@ fn extra(mappings: &Value, at: &str, problems: &mut Problems) -> Vec<(String, Ex
     let mut all: Vec<(String, Expression)> = Vec::new();
     for (i, extra) in mappings.items("extra").iter().enumerate() {
         let (at, key) = (format!("{at}.extra[{i}]"), extra.text("key"));
+        problems.unknown(extra, &at, &["key", "valueExpression"]);
         let reserved = |domain: &str| {
             ["k8s.io", "kubernetes.io"]
                 .iter()

@@ -138,7 +138,10 @@ fn configurations_are_checked_whole() {
     bad["jwt"][0]["claimMappings"]["username"] = json!({"expression": "claims.email"});
     bad["jwt"][0]["claimMappings"]["groups"] = json!({"claim": "groups"});
     bad["jwt"][0]["userValidationRules"] = json!([{"expression": "user.name == ''"}]);
-    bad["jwt"][0]["claimValidationRules"] = json!([{"expression": ""}]);
+    bad["jwt"][0]["claimValidationRules"] = json!([{"expression": "", "mesage": "m"}]);
+    bad["jwt"][0]["claimMappings"]["extra"] = json!([{"key": "a.org/b", "valueExpression": "claims.sub", "keys": 1}]);
+    bad["jwt"][0]["claimMappings"]["uid"] = json!({"claim": "sub", "prefix": ""});
+    bad["anonymous"]["conditions"][0]["paths"] = json!([]);
     bad["jwt"][0]["wheels"] = 4.into();
     let problems = Configuration::from_value(&bad).unwrap_err().join("\n");
     for wanted in [
@@ -149,6 +152,10 @@ fn configurations_are_checked_whole() {
         "jwt[0].userValidationRules[0].expression: Invalid value: \"user.name == ''\": compilation failed: ERROR: <input>:1:5",
         "jwt[0].claimValidationRules[0]: claim or expression is required",
         "jwt[0].wheels: unknown field",
+        "jwt[0].claimValidationRules[0].mesage: unknown field",
+        "jwt[0].claimMappings.extra[0].keys: unknown field",
+        "jwt[0].claimMappings.uid.prefix: unknown field",
+        "anonymous.conditions[0].paths: unknown field",
     ] {
         assert!(problems.contains(wanted), "{wanted}\n{problems}");
     }
