@@ -77,10 +77,11 @@ impl Claims {
         Ok(())
     }
 
-    /// Takes what the pod needs now instead of what it has; it keeps that if there is not enough.
+    /// Takes what the pod needs now instead of what it has; it keeps that if there is not enough. One that has nothing any more is
+    /// about to end, and takes nothing.
     pub fn resize(&self, pod: &Pod, node: Option<&Node>) -> Result<(), Reason> {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = claims.remove(uid(pod));
+        let Some(before) = claims.remove(uid(pod)) else { return Ok(()) };
         let claim = claim_of(pod);
         if let Some(node) = node {
             let refused = match fits(pod, &claim, node, std::iter::empty()) {
@@ -91,7 +92,7 @@ impl Claims {
                 Ok(()) => fits(pod, &claim, node, claims.values()).err().map(|(_, why)| Reason::new("Deferred", why)),
             };
             if let Some(reason) = refused {
-                claims.extend(before.map(|before| (uid(pod).to_owned(), before)));
+                claims.insert(uid(pod).to_owned(), before);
                 return Err(reason);
             }
         }
@@ -263,5 +264,22 @@ mod tests {
         assert_eq!(why("Burstable", &plain, memory), None);
         assert_eq!(why("Guaranteed", &plain, disk), refused("DiskPressure"));
         assert_eq!(why("BestEffort", &critical, disk), None);
+    }
+
+    #[test]
+    fn what_was_given_back_is_not_taken_again() {
+        let claims = Claims::default();
+        let pod = |cpu: &str| -> Pod {
+            let spec = json!({"containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]});
+            let pod = json!({"metadata": {"uid": "u"}, "spec": spec, "status": {"qosClass": "Burstable"}});
+            serde_json::from_value(pod).expect("a pod")
+        };
+        claims.admit(&pod("1"), None).expect("there is room");
+        claims.resize(&pod("2"), None).expect("there is room");
+        assert_eq!(claims.burstable_cpu(), 2000);
+        claims.release("u");
+        // Asked for before it was deleted, and heard after that.
+        claims.resize(&pod("3"), None).expect("it does not matter");
+        assert_eq!(claims.burstable_cpu(), 0);
     }
 }

@@ -136,7 +136,11 @@ impl Pods {
     fn changed(&mut self, pod: Arc<Pod>, gone: bool) {
         let uid = uid(&pod).to_owned();
         match (self.workers.contains_key(&uid), gone) {
-            (true, true) => self.tell(&uid, Message::Gone),
+            (true, true) => {
+                // Others are sent here in its place, however long it takes to end.
+                self.context.claims.release(&uid);
+                self.tell(&uid, Message::Gone);
+            }
             (true, false) => self.tell(&uid, Message::Pod(pod)),
             (false, true) => {}
             (false, false) => {

@@ -113,9 +113,11 @@ pub struct Worker {
     limits: Option<LinuxContainerResources>,
     /// The API has it no more.
     gone: bool,
-    /// As it was told last, and of which pod.
+    /// Its status as it was last, and of which pod.
     told: Arc<PodStatus>,
     told_of: Option<Arc<Pod>>,
+    /// The same as the API was told it.
+    shown: Arc<PodStatus>,
     writer: Writer,
     observed: Observed,
     /// The runtime has more to tell than `observed`.
@@ -167,12 +169,14 @@ impl Worker {
             Admitted::No(reason) => (State::Terminating, Some(reason), false),
             Admitted::Orphan => (State::Terminating, None, true),
         };
+        let of_api = Arc::new(pod.status.clone().unwrap_or_default());
         Self {
             state,
             failed,
             gone,
-            told: Arc::new(pod.status.clone().unwrap_or_default()),
+            told: of_api.clone(),
             told_of: None,
+            shown: of_api,
             writer: Writer::new(context.settings.client.clone(), pod.clone()),
             probes: Probes::new(context.clone(), me.clone(), &pod),
             room: context.claims.changes(),
@@ -429,11 +433,10 @@ impl Worker {
             }
         }
         if self.state == State::Terminating {
-            self.tell();
             self.terminate();
         }
+        self.tell();
         if self.state == State::Terminated {
-            self.tell();
             self.finish();
         }
     }
@@ -458,6 +461,8 @@ impl Worker {
             State::Syncing => self.observed.with_instead(&self.replacing),
             _ => Cow::Borrowed(&self.observed),
         };
+        // Told with the end, as Kubernetes does.
+        let disruption = self.eviction.as_ref().filter(|eviction| eviction.disrupts && self.state == State::Terminated);
         let facts = Facts {
             pod: &self.pod,
             observed: &observed,
@@ -470,21 +475,36 @@ impl Worker {
             resizing: &self.resizing,
             resize_pending: self.wish.as_ref().map(|(_, reason)| reason),
             failed: self.failed.as_ref(),
-            disrupted: self.eviction.as_ref().filter(|eviction| eviction.disrupts).map(|eviction| &*eviction.message),
+            disrupted: disruption.map(|eviction| &*eviction.message),
             ending: self.state != State::Syncing,
             ended: self.state == State::Terminated,
             now: self.context.settings.clock.time(),
         };
         let status = status::pod_status(&facts);
-        if *self.told == status && self.told_of.as_ref().is_some_and(|pod| Arc::ptr_eq(pod, &self.pod)) {
+        let shown = self.to_be_shown(&status);
+        let of_same = self.told_of.as_ref().is_some_and(|pod| Arc::ptr_eq(pod, &self.pod));
+        if of_same && *self.told == status && *self.shown == shown {
             return;
         }
         self.told_of = Some(self.pod.clone());
         self.told = Arc::new(status);
+        self.shown = Arc::new(shown);
         if !self.gone {
-            self.writer.set(&self.pod, self.told.clone());
+            self.writer.set(&self.pod, self.shown.clone());
         }
         self.registry.update(&self.pod, &self.told, &self.observed);
+    }
+
+    /// What the API is told. That the pod is over it hears only when nothing of it runs and its claim is released: from then on
+    /// others are sent here in its place.
+    fn to_be_shown(&self, status: &PodStatus) -> PodStatus {
+        let mut shown = status.clone();
+        let is_over = is_final(status.phase.as_deref().unwrap_or_default());
+        if is_over && self.state != State::Terminated && !is_final(phase(&self.pod)) {
+            let PodStatus { phase, reason, message, .. } = &*self.shown;
+            (shown.phase, shown.reason, shown.message) = (phase.clone(), reason.clone(), message.clone());
+        }
+        shown
     }
 
     fn tell_of_resize(&self, resizing: &[String]) {

@@ -3,6 +3,7 @@
 mod life;
 mod pressure;
 mod restarts;
+mod room;
 mod runtime;
 mod trouble;
 

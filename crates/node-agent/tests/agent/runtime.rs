@@ -46,6 +46,8 @@ struct State {
     graces: Vec<i64>,
     /// Images take until this is given up.
     slow: Option<watch::Receiver<()>>,
+    /// Sandboxes stay until this is given up.
+    staying: Option<watch::Receiver<()>>,
 }
 
 impl State {
@@ -144,6 +146,13 @@ impl FakeRuntime {
         hold
     }
 
+    /// No sandbox stops before the answer is dropped.
+    pub fn hold_sandboxes(&self) -> watch::Sender<()> {
+        let (hold, staying) = watch::channel(());
+        self.state().staying = Some(staying);
+        hold
+    }
+
     pub fn done(&self) -> Vec<String> {
         self.state().done.clone()
     }
@@ -220,6 +229,10 @@ impl RuntimeService for FakeRuntime {
     }
 
     async fn stop_pod_sandbox(&self, id: &str) -> Result<()> {
+        let staying = self.state().staying.clone();
+        if let Some(mut staying) = staying {
+            while staying.changed().await.is_ok() {}
+        }
         let mut state = self.state();
         let inside: Vec<String> =
             state.containers.values().filter(|c| c.pod_sandbox_id == id).map(|c| c.id.clone()).collect();
