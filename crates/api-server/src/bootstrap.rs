@@ -26,9 +26,13 @@ const SERVICE_BLOCK: &str = "10.96.0.0/16";
 const OWN_ADDRESS: &str = "10.96.0.1";
 const DEFAULT_PORT: u16 = 6443;
 
+/// As whom the server itself acts.
+pub(crate) fn own_user() -> Arc<User> {
+    Arc::new(User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() })
+}
+
 pub async fn run(server: &Arc<Server>, advertise: Option<SocketAddr>) -> Result<(), Status> {
-    let user = User { name: "system:apiserver".into(), groups: vec![MASTERS.into()], ..User::default() };
-    let context = RequestContext { user: Arc::new(user), user_agent: "ferry".into(), ..RequestContext::default() };
+    let context = RequestContext { user: own_user(), user_agent: "ferry".into(), ..RequestContext::default() };
     for (group, plural, object) in objects() {
         create(server, &context, group, plural, object).await?;
     }

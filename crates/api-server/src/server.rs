@@ -16,7 +16,7 @@ use crate::{
     Settings,
     admission::{self, resource_quota},
     audit::Auditor,
-    authentication::{Authentication, Identity},
+    authentication::{Authentication, Identity, legacy_tokens},
     authorization::{Authorization, rbac::Rbac},
     body::{Body, RequestBody},
     bootstrap, builtin,
@@ -80,7 +80,7 @@ impl Server {
         let rbac = Rbac::new(&cache);
         let authorization = Arc::new(authorization.judges(&cache, &rbac));
         let admission = admission::all::plugins(&cache, &catalogue, &clock, &authorization, &rbac, &admission);
-        let authentication = Authentication::new(authentication, &cache, clock.clone())
+        let (authentication, uses) = Authentication::new(authentication, &cache, clock.clone())
             .map_err(|error| Error::Invalid(error.to_string()))?;
         let fairness = Fairness::new(&cache, limits);
         let server = Arc::new(Self {
@@ -98,6 +98,7 @@ impl Server {
             drain: CancellationToken::new(),
         });
         bootstrap::run(&server, advertise).await.map_err(|status| Error::Invalid(status.message))?;
+        tokio::spawn(legacy_tokens::note(Arc::downgrade(&server), uses));
         if counts_quotas {
             tokio::spawn(resource_quota::controller::run(Arc::downgrade(&server)));
         }

@@ -33,7 +33,7 @@ use bootstrap_tokens::BootstrapTokens;
 use client_certificate::ClientCertificate;
 use front_proxy::FrontProxy;
 use hyper::HeaderMap;
-use legacy_tokens::LegacyTokens;
+use legacy_tokens::{LegacyTokens, Use};
 use live::Live;
 use object_model::status::Status;
 use oidc::Issuers;
@@ -42,6 +42,7 @@ use service_accounts::ServiceAccounts;
 pub use settings::Settings;
 use token_file::TokenFile;
 use tokens::{TokenAuthenticator, Tokens};
+use tokio::sync::mpsc;
 use webhook::Webhook;
 
 use crate::{
@@ -124,7 +125,12 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 impl Authentication {
-    pub fn new(settings: Settings, cache: &Arc<WatchCache>, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+    /// With the uses of tokens that are to be noted.
+    pub fn new(
+        settings: Settings,
+        cache: &Arc<WatchCache>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, mpsc::Receiver<Use>), Error> {
         let published = Published::of(&settings);
         let configuration = match &settings.configuration {
             Some(path) => oidc::Configuration::read(path)?,
@@ -137,7 +143,8 @@ impl Authentication {
         if let Some(path) = &settings.token_file {
             known.push(Box::new(TokenFile::read(path)?));
         }
-        known.push(Box::new(LegacyTokens::new(service_accounts.clone(), live.clone())));
+        let (legacy, uses) = LegacyTokens::new(service_accounts.clone(), live.clone(), clock.clone());
+        known.push(Box::new(legacy));
         known.push(Box::new(service_accounts.clone()));
         if settings.bootstrap_tokens {
             known.push(Box::new(BootstrapTokens::new(live, clock.clone())));
@@ -156,7 +163,7 @@ impl Authentication {
         ways.push(Box::new(ClientCertificate::new(&settings.client_authorities)?));
         ways.push(Box::new(tokens::Bearer(tokens.clone())));
         let anonymous = Anonymous::new(configuration.anonymous, settings.anonymous)?;
-        Ok(Self { ways, tokens, service_accounts, anonymous, published })
+        Ok((Self { ways, tokens, service_accounts, anonymous, published }, uses))
     }
 
     /// Takes the credentials out of a request that has been authenticated: nothing behind may pass them on.

@@ -370,6 +370,11 @@ async fn tokens_in_secrets() {
     assert!(case.review(&token, &["vault"]).await["authenticated"].is_null());
     let client = case.nobody().bearing(&token);
     assert!(known(&client).await);
+    let label = ["object", "metadata", "labels", "kubernetes.io/legacy-token-last-used"];
+    let mut used = watch.next().await.expect("an event");
+    while label.iter().fold(&used, |value, key| &value[key]).is_null() {
+        used = watch.next().await.expect("it is noted when the token was used");
+    }
 
     let held = "/api/v1/namespaces/n/secrets/held";
     let invalid = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}});
