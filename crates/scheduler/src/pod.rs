@@ -1,9 +1,6 @@
 //! A pod as the scheduler sees it: everything that plugins ask for, read once.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use controller_runtime::Key;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus, Toleration};
@@ -11,7 +8,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus, Toleration};
 use crate::{
     affinity::{self, Affinity},
     resources::Requests,
-    selection::{Labels, NodeSelection},
+    selection::{Labels, NodeSelection, labels_of},
     spreading::{self, Constraint},
 };
 
@@ -119,8 +116,7 @@ impl PodInfo {
     }
 
     pub fn labels(&self) -> &Labels {
-        static NONE: Labels = BTreeMap::new();
-        self.pod.metadata.labels.as_ref().unwrap_or(&NONE)
+        labels_of(&self.pod.metadata)
     }
 
     pub fn spec(&self) -> Option<&PodSpec> {

@@ -32,7 +32,7 @@ use crate::{
     pod::{PodInfo, Shapes, is_finished, node_of},
     preemption::Evictions,
     queue::{Queue, Queued},
-    selection::Labels,
+    selection::labels_of,
     snapshot::Snapshot,
     telling::{Nominated, Reason, Teller},
 };
@@ -200,8 +200,7 @@ impl Scheduler {
             }
             Told::Namespace(namespace) => {
                 let name = namespace.metadata.name.as_deref().unwrap_or_default();
-                let none = Labels::new();
-                self.snapshot.set_namespace(name, Some(namespace.metadata.labels.as_ref().unwrap_or(&none)));
+                self.snapshot.set_namespace(name, Some(labels_of(&namespace.metadata)));
                 self.queue.wake(&Event::NamespaceChanged, now);
             }
             Told::NamespaceGone(namespace) => {

@@ -12,6 +12,12 @@ use crate::snapshot::NodeInfo;
 
 pub type Labels = BTreeMap<String, String>;
 
+pub static NO_LABELS: Labels = BTreeMap::new();
+
+pub fn labels_of(metadata: &meta::ObjectMeta) -> &Labels {
+    metadata.labels.as_ref().unwrap_or(&NO_LABELS)
+}
+
 /// What a selector object selects; `None` if it cannot be read, and then it selects nothing.
 pub fn label_selector(selector: &meta::LabelSelector) -> Option<LabelSelector> {
     let exact = selector.match_labels.iter().flatten();

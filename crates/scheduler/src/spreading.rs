@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
 use object_model::selector::LabelSelector;
 
-use crate::selection::{Labels, label_selector, requirement};
+use crate::selection::{Labels, label_selector, labels_of, requirement};
 
 /// The label that every node has for itself.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -27,9 +27,7 @@ pub struct Constraint {
 
 pub fn of(pod: &Pod) -> Vec<Constraint> {
     let constraints = pod.spec.iter().filter_map(|spec| spec.topology_spread_constraints.as_ref()).flatten();
-    let none = Labels::new();
-    let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
-    constraints.into_iter().map(|constraint| Constraint::of(constraint, labels)).collect()
+    constraints.into_iter().map(|constraint| Constraint::of(constraint, labels_of(&pod.metadata))).collect()
 }
 
 impl Constraint {

@@ -6,7 +6,7 @@ use super::normalize;
 use crate::{
     framework::{Event, NodeFilter, NodeScore, Plugin, PreFilter, PreFiltered, Rejection},
     pod::{PodInfo, Shape},
-    selection::Labels,
+    selection::labels_of,
     snapshot::{NodeInfo, Snapshot},
 };
 
@@ -20,10 +20,9 @@ impl Plugin for NodeAffinity {
     }
 
     fn helps(&self, event: &Event<'_>, pod: &PodInfo) -> bool {
-        let none = Labels::new();
         let allows = |node: &Node| {
             let name = node.metadata.name.as_deref().unwrap_or_default();
-            pod.shape.nodes.allows_labelled(name, node.metadata.labels.as_ref().unwrap_or(&none))
+            pod.shape.nodes.allows_labelled(name, labels_of(&node.metadata))
         };
         match event {
             Event::NodeAdded(node) => allows(node),

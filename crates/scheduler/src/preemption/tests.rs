@@ -37,8 +37,17 @@ fn room(
     pod: &PodInfo,
     budgets: &[Arc<PodDisruptionBudget>],
 ) -> Result<(String, Vec<String>), String> {
-    let (framework, nominations) = (framework(), Nominations::default());
-    let search = search(&framework, snapshot, &nominations, pod);
+    room_beside(&Nominations::default(), snapshot, pod, budgets)
+}
+
+fn room_beside(
+    nominations: &Nominations,
+    snapshot: &Snapshot,
+    pod: &PodInfo,
+    budgets: &[Arc<PodDisruptionBudget>],
+) -> Result<(String, Vec<String>), String> {
+    let framework = framework();
+    let search = search(&framework, snapshot, nominations, pod);
     let diagnosis = Cycles::default().find(search).expect_err("it fits nowhere");
     let room = make_room(search, &diagnosis, budgets).map_err(|none| none.words)?;
     Ok((room.node, room.victims.iter().map(|victim| victim.uid.clone()).collect()))
@@ -113,4 +122,27 @@ fn who_keeps_another_away_can_be_made_to_go() {
     ]}});
     let snapshot = cluster([node("one", json!({}))], [(pod("hostile", hostile), "one")]);
     assert_eq!(room(&snapshot, &important("new", 10, "1"), &[]), Ok(("one".into(), names(&["hostile"]))));
+}
+
+#[test]
+fn who_waits_for_one_that_goes_makes_no_other_go() {
+    let goes = json!({
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": asking(json!({"cpu": "2"}))["spec"],
+        "status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": REASON}]},
+    });
+    let nodes = [node("one", json!({})), node("two", json!({}))];
+    let snapshot = cluster(nodes, [(pod("goes", goes), "one"), (important("stays", -1, "2"), "two")]);
+    let mut new = asking(json!({"cpu": "1"}));
+    new["spec"]["priority"] = json!(10);
+    new["status"] = json!({"nominatedNodeName": "one"});
+    let new = pod("new", new);
+
+    let mut nominations = Nominations::default();
+    nominations.set(&new, Some("one"));
+    let words = "not eligible due to a terminating pod on the nominated node.";
+    assert_eq!(room_beside(&nominations, &snapshot, &new, &[]), Err(words.to_owned()));
+    // That room is another's now, although the status does not say so yet.
+    nominations.set(&new, None);
+    assert_eq!(room_beside(&nominations, &snapshot, &new, &[]), Ok(("two".into(), names(&["stays"]))));
 }

@@ -100,7 +100,7 @@ fn tainted(name: &str) -> Told {
 }
 
 /// Everything that was to be written about where room was made, until now: for whom, and where.
-fn nominated(told: &mut UnboundedReceiver<(Arc<PodInfo>, Value)>) -> Vec<(String, Value)> {
+fn rooms(told: &mut UnboundedReceiver<(Arc<PodInfo>, Value)>) -> Vec<(String, Value)> {
     let told = std::iter::from_fn(|| told.try_recv().ok());
     told.filter_map(|(pod, status)| Some((pod.uid.clone(), status.get("nominatedNodeName")?.clone()))).collect()
 }
@@ -237,18 +237,18 @@ async fn room_is_taken_back_before_the_status_says_that_it_was_made() {
         scheduler.hear(large("urgent", 10, json!({"metadata": {"labels": {"tried": again}}})));
         assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
     }
-    assert_eq!(nominated(&mut told), [at_one.clone(), nowhere.clone()]);
+    assert_eq!(rooms(&mut told), [at_one.clone(), nowhere.clone()]);
 
     let (mut scheduler, mut told) = with_room();
     scheduler.hear(large("more urgent", 20, json!({})));
     assert_eq!(scheduler.try_next().as_deref(), Some("more urgent"));
-    assert_eq!(nominated(&mut told), [at_one.clone(), nowhere.clone(), ("more urgent".to_owned(), json!("one"))]);
+    assert_eq!(rooms(&mut told), [at_one.clone(), nowhere.clone(), ("more urgent".to_owned(), json!("one"))]);
 
     let (mut scheduler, mut told) = with_room();
     scheduler.hear(Told::NodeGone(node("one", json!({}))));
     scheduler.hear(large("urgent", 10, json!({"metadata": {"labels": {"tried": "once"}}})));
     assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
-    assert_eq!(nominated(&mut told), [at_one, nowhere]);
+    assert_eq!(rooms(&mut told), [at_one, nowhere]);
 }
 
 #[tokio::test]
@@ -260,7 +260,7 @@ async fn room_is_made_again_before_the_status_says_that_there_is_none() {
         scheduler.hear(large("urgent", 10, seen));
         assert_eq!(scheduler.try_next().as_deref(), Some("urgent"));
     }
-    let written: Vec<Value> = nominated(&mut told).into_iter().map(|(_, node)| node).collect();
+    let written: Vec<Value> = rooms(&mut told).into_iter().map(|(_, node)| node).collect();
     assert_eq!(written, [json!("one"), Value::Null, json!("one")]);
     assert_eq!(scheduler.nominations.node_of("urgent"), Some("one"));
 }

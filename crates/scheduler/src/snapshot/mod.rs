@@ -21,7 +21,11 @@ pub use counts::{Namespaces, Question, Saying};
 pub use node::{NodeInfo, capacity};
 pub use topology::Domains;
 
-use crate::{framework::NodeChange, pod::PodInfo, selection::Labels};
+use crate::{
+    framework::NodeChange,
+    pod::PodInfo,
+    selection::{Labels, labels_of},
+};
 use counts::{Counts, Sayings};
 
 const REGION: &str = "topology.kubernetes.io/region";
@@ -114,7 +118,8 @@ impl Snapshot {
 
     pub fn set_node(&mut self, node: Arc<Node>) {
         let slot = self.slot_for(node.metadata.name.as_deref().unwrap_or_default());
-        self.order_is_old |= !self.nodes[slot].is_known() || zone(self.nodes[slot].labels()) != zone(labels(&node));
+        self.order_is_old |=
+            !self.nodes[slot].is_known() || zone(self.nodes[slot].labels()) != zone(labels_of(&node.metadata));
         let changed = self.nodes[slot].node().map(|old| NodeChange::between(old, &node));
         self.nodes[slot].set(Some(node.clone()));
         self.set_images(slot, Some(&node));
@@ -279,11 +284,6 @@ impl Images {
 /// Whether nothing of a pod has changed that anybody is judged by.
 fn is_same(was: &PodInfo, is: &PodInfo) -> bool {
     Arc::ptr_eq(&was.shape, &is.shape) && was.labels() == is.labels() && was.is_terminating() == is.is_terminating()
-}
-
-fn labels(node: &Node) -> &Labels {
-    static NONE: Labels = BTreeMap::new();
-    node.metadata.labels.as_ref().unwrap_or(&NONE)
 }
 
 fn zone(labels: &Labels) -> (&str, &str) {

@@ -1,13 +1,13 @@
 //! A node with its pods, and the sums that plugins ask for.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
 
 use crate::{
     pod::{HostPort, PodInfo},
     resources::Resources,
-    selection::Labels,
+    selection::{Labels, NO_LABELS, labels_of},
 };
 
 #[derive(Clone, Default)]
@@ -52,8 +52,7 @@ impl NodeInfo {
     }
 
     pub fn labels(&self) -> &Labels {
-        static NONE: Labels = BTreeMap::new();
-        self.node.as_ref().and_then(|node| node.metadata.labels.as_ref()).unwrap_or(&NONE)
+        self.node.as_ref().map_or(&NO_LABELS, |node| labels_of(&node.metadata))
     }
 
     pub fn taints(&self) -> &[Taint] {
