@@ -180,25 +180,25 @@ impl ResourceCache {
         let mut next = Snapshot::clone(&self.snapshot.load());
         let mut events = Vec::with_capacity(changes.len());
         for change in changes {
-            let event = match change {
+            let (key, after) = match change {
                 Change::Put(kv) => match self.read(&kv.key, &kv.value, revision) {
-                    Ok(entry) => {
-                        let name: Arc<str> = kv.key[self.prefix.len()..].into();
-                        let entry = Arc::new(entry);
-                        let before = next.objects.insert(name, entry.clone());
-                        Event::new(hub.number(), revision, before, Some(entry))
-                    }
+                    Ok(entry) => (&kv.key, Some(Arc::new(entry))),
+                    // What was there before is no longer true either.
                     Err(malformed) => {
                         tracing::error!(%malformed, "left out of the cache");
-                        continue;
+                        (&kv.key, None)
                     }
                 },
-                Change::Delete { key, .. } => match next.objects.remove(&key[self.prefix.len()..]) {
-                    Some(before) => Event::new(hub.number(), revision, Some(before), None),
-                    None => continue,
-                },
+                Change::Delete { key, .. } => (key, None),
             };
-            events.push(Arc::new(event));
+            let name = &key[self.prefix.len()..];
+            let before = match &after {
+                Some(entry) => next.objects.insert(name.into(), entry.clone()),
+                None => next.objects.remove(name),
+            };
+            if before.is_some() || after.is_some() {
+                events.push(Arc::new(Event::new(hub.number(), revision, before, after)));
+            }
         }
         next.revision = revision;
         self.snapshot.store(Arc::new(next));

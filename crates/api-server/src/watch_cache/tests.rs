@@ -142,3 +142,17 @@ fn what_nobody_could_read_is_no_entry() {
     assert!(read(object_model::codec::MAX_DEPTH + 1).is_err());
     assert!(read(200).is_err());
 }
+
+/// Nor does its name stand for what it was before.
+#[test]
+fn what_nobody_can_read_any_more_is_gone() {
+    let cache = cache();
+    let mut watcher = cache.watch(Scope::All, Revision(0)).expect("a watch");
+    apply(&cache, 1, &[put(1, "a", "n", 0)]);
+    let Change::Put(mut unreadable) = put(2, "a", "n", 0) else { unreachable!("it is put") };
+    unreadable.value = "{".into();
+    apply(&cache, 2, &[Change::Put(unreadable)]);
+    assert!(cache.get("default/a").is_none());
+    let events: Vec<_> = std::iter::from_fn(|| watcher.take().expect("the window has it")).collect();
+    assert!(events.len() == 2 && events[1].before.is_some() && events[1].after.is_none());
+}
