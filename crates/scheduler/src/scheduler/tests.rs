@@ -71,8 +71,9 @@ fn scheduler(framework: Framework) -> Scheduler {
 fn asking_port(port: u16, framework: Framework) -> Scheduler {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let recorder = Recorder::new(client(1), NAME, clock.clone());
-    let teller = Teller::new(client(port), recorder.clone(), clock.clone());
-    Scheduler::new(Arc::new(framework), teller, Evictions { client: client(port), recorder, clock })
+    let client = client(port);
+    let teller = Teller::new(client.clone(), recorder.clone(), clock.clone());
+    Scheduler::new(Arc::new(framework), teller, Evictions { client, recorder, clock })
 }
 
 /// A pod that takes all of a node.
