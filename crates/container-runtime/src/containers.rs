@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::{
     cgroups::{DeviceKind, DeviceRule},
-    images::ImageConfig,
+    images::{ImageConfig, ImageRecord},
     removal::remove_all,
     runtime::{Inner, PATIENCE, blocking, exit_of, locked},
     sandboxes::{Sandbox, remove_folder},
@@ -137,26 +137,58 @@ impl Inner {
         if sandbox.shim().is_none() {
             return Err(ServiceError::FailedPrecondition(format!("pod sandbox {} is not ready", sandbox.id)));
         }
-        let (inner, sandbox) = (self.clone(), sandbox.clone());
-        blocking(move || {
-            // Until the record says that it is used, nobody may remove the image.
-            let _using = inner.images.using();
-            let container = inner.record_container(&sandbox, config)?;
-            let id = container.id.clone();
-            inner.add_container(Arc::new(container));
-            inner.tell(&id, &sandbox.id, ContainerEventType::Created);
-            Ok(id)
-        })
-        .await
+        loop {
+            let (inner, sandbox, mut config) = (self.clone(), sandbox.clone(), config.clone());
+            let recorded = blocking(move || {
+                // Until the record says that it is used, nobody may remove the image.
+                let _using = inner.images.using();
+                let (image, mounted) = inner.images_of(&mut config)?;
+                for image in mounted.iter().chain([&image]) {
+                    if !inner.images.snapshots.has_all(image)? {
+                        return Ok(Err(image.clone()));
+                    }
+                }
+                let container = inner.record_container(&sandbox, config, &image, &mounted)?;
+                let id = container.id.clone();
+                inner.add_container(Arc::new(container));
+                inner.tell(&id, &sandbox.id, ContainerEventType::Created);
+                Ok(Ok(id))
+            });
+            match recorded.await? {
+                Ok(id) => return Ok(id),
+                // Nobody else need wait for that.
+                Err(image) => self.images.unpack(&image).await?,
+            }
+        }
     }
 
-    fn record_container(&self, sandbox: &Sandbox, config: ContainerConfig) -> Result<Container> {
+    /// The image of a container, and those among its mounts, which are named by their ids from now on.
+    fn images_of(&self, config: &mut ContainerConfig) -> Result<(Arc<ImageRecord>, Vec<Arc<ImageRecord>>)> {
         let image = self.images.find(&config.image).ok_or_else(|| {
             ServiceError::NotFound(format!("image {:?} is not here: pull or import it first", config.image))
         })?;
-        let layers = self.images.snapshots.prepare(&self.images.store, &image)?;
-        let mut config = config;
-        let image_layers = self.mounted_images(&mut config.mounts)?;
+        let mut mounted = Vec::new();
+        for mount in config.mounts.iter_mut().filter(|mount| !mount.image.is_empty()) {
+            if !mount.host_path.is_empty() {
+                let text = format!("the mount on {} is of an image and of a path", mount.container_path);
+                return Err(ServiceError::InvalidArgument(text));
+            }
+            let unknown = || ServiceError::NotFound(format!("image {:?} is not here: pull it first", mount.image));
+            let found = self.images.find(&mount.image).ok_or_else(unknown)?;
+            mount.image.clone_from(&found.summary.id);
+            mounted.push(found);
+        }
+        Ok((image, mounted))
+    }
+
+    fn record_container(
+        &self,
+        sandbox: &Sandbox,
+        config: ContainerConfig,
+        image: &ImageRecord,
+        mounted: &[Arc<ImageRecord>],
+    ) -> Result<Container> {
+        let layers = self.images.snapshots.layers(image)?;
         let id = state::new_id()?;
         let pod = sandbox.record();
         let log_path = match config.log_path.as_str() {
@@ -178,7 +210,9 @@ impl Inner {
         };
         let folder = self.folders.container(&id);
         let mut spec = self.spec(sandbox, &record, &image.config, layers.clone())?;
-        spec.image_layers = image_layers;
+        for image in mounted {
+            spec.image_layers.insert(image.summary.id.clone(), self.images.snapshots.layers_readonly(image)?);
+        }
         let written = (|| {
             fs::create_dir(&folder)?;
             for name in ["upper", "work", "rootfs"] {
@@ -197,23 +231,6 @@ impl Inner {
             return Err(error.into());
         }
         Ok(Container::new(record, Phase::Created))
-    }
-
-    /// Finds the images among the mounts, by whatever name; their layers by their ids.
-    fn mounted_images(&self, mounts: &mut [Mount]) -> Result<BTreeMap<String, Vec<String>>> {
-        let mut layers = BTreeMap::new();
-        for mount in mounts.iter_mut().filter(|mount| !mount.image.is_empty()) {
-            if !mount.host_path.is_empty() {
-                let text = format!("the mount on {} is of an image and of a path", mount.container_path);
-                return Err(ServiceError::InvalidArgument(text));
-            }
-            let unknown = || ServiceError::NotFound(format!("image {:?} is not here: pull it first", mount.image));
-            let image = self.images.find(&mount.image).ok_or_else(unknown)?;
-            mount.image.clone_from(&image.summary.id);
-            let lower = self.images.snapshots.prepare_readonly(&self.images.store, &image)?;
-            layers.insert(mount.image.clone(), lower);
-        }
-        Ok(layers)
     }
 
     fn spec(

@@ -13,6 +13,7 @@ use crate::{
     Runtime,
     containers::Container as Known,
     images::ImageRecord,
+    registry::Watcher,
     runtime::{Inner, blocking, completed},
     services::*,
     shim::protocol::Request,
@@ -168,7 +169,7 @@ impl ImageService for Runtime {
     }
 
     async fn pull_image(&self, image: &str, auth: Option<&AuthConfig>) -> Result<String> {
-        self.inner.images.pull(image, auth, None).await
+        self.pull(image, auth, None).await
     }
 
     async fn remove_image(&self, image: &str) -> Result<()> {
@@ -188,6 +189,30 @@ impl ImageService for Runtime {
 }
 
 impl Runtime {
+    /// Fetches an image, tells of the progress, and unpacks it, so that no container has to wait for that; its id.
+    pub async fn pull(&self, image: &str, auth: Option<&AuthConfig>, watcher: Option<Watcher>) -> Result<String> {
+        let id = self.inner.images.pull(image, auth, watcher).await?;
+        self.unpack(&id).await?;
+        Ok(id)
+    }
+
+    /// Takes the images of an archive, and unpacks them; their ids.
+    pub async fn import(&self, archive: impl Into<PathBuf>) -> Result<Vec<String>> {
+        let ids = self.inner.images.import(archive).await?;
+        for id in &ids {
+            self.unpack(id).await?;
+        }
+        Ok(ids)
+    }
+
+    /// Unpacks an image, unless that is done or somebody has removed it.
+    pub async fn unpack(&self, image: &str) -> Result<()> {
+        match self.inner.images.find(image) {
+            Some(image) => self.inner.images.unpack(&image).await,
+            None => Ok(()),
+        }
+    }
+
     /// Makes an image of one executable and the libraries it is linked with, under the names of its commands in /bin; the first
     /// of them runs unless a container says otherwise. The image stays when room is made for others. It is made once: while
     /// the executable does not change, this costs nothing.

@@ -77,7 +77,17 @@ pub async fn run(settings: Settings, ready: oneshot::Sender<()>, stop: Cancellat
         |node| node.metadata.managed_fields = None,
         stop.clone(),
     );
-    tell_when_ready(&own, ready);
+    let (tell, is_ready) = oneshot::channel();
+    tell_when_ready(&own, tell);
+    let unpacking = runtime.clone();
+    tokio::spawn(async move {
+        if is_ready.await.is_ok() {
+            // Whoever waited may have given up.
+            let _ = ready.send(());
+            // Nobody need wait for this one.
+            toolbox::unpack(&unpacking).await;
+        }
+    });
 
     let agent = node_agent::Settings {
         node_name: settings.name.clone(),
@@ -127,7 +137,6 @@ fn tell_when_ready(own: &Informer<Node>, ready: oneshot::Sender<()>) {
             && let Ok(mut ready) = ready.lock()
             && let Some(ready) = ready.take()
         {
-            // Whoever waited may have given up.
             let _ = ready.send(());
         }
     });

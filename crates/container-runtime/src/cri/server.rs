@@ -300,7 +300,7 @@ fn additions(runtime: Runtime, method: &str, request: hyper::Request<Incoming>) 
         "Pull" => streaming(request, move |asked| transfer(runtime, asked, false)),
         "Push" => streaming(request, move |asked| transfer(runtime, asked, true)),
         "Import" => unary(request, |asked: wire::ImportRequest| async move {
-            Ok(wire::ImportResponse { ids: runtime.images().import(asked.path).await? })
+            Ok(wire::ImportResponse { ids: runtime.import(asked.path).await? })
         }),
         "Exec" => both(request, move |input| exec(runtime, input)),
         other => unknown(other),
@@ -317,7 +317,7 @@ fn transfer(runtime: Runtime, asked: wire::TransferRequest, push: bool) -> super
         let result = if push {
             runtime.images().push(&asked.image, &asked.name, auth.as_ref(), Some(watcher)).await
         } else {
-            runtime.images().pull(&asked.image, auth.as_ref(), Some(watcher)).await
+            runtime.pull(&asked.image, auth.as_ref(), Some(watcher)).await
         };
         let last = result.map(|result| wire::Transfer { result, ..Default::default() });
         let _ = sender.send(last.map_err(Into::into));

@@ -278,15 +278,13 @@ impl ImageStore {
         self.records.join(format!("{}.json", id.trim_start_matches("sha256:")))
     }
 
-    /// Removes an image, and what no other image has of its content.
-    pub fn remove(&self, image: &ImageRecord) -> io::Result<()> {
+    /// Removes an image. What no other image has of its content goes with the claim.
+    pub fn remove(&self, image: &ImageRecord) -> io::Result<Claim<'_>> {
         let claim = self.claim(image.content().collect());
         let mut images = locked(&self.images);
         fs::remove_file(self.file(&image.summary.id))?;
         images.remove(&image.summary.id);
-        drop(images);
-        drop(claim);
-        Ok(())
+        Ok(claim)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     registry::{Hosts, Puller, Pusher, Watcher},
     runtime::blocking,
     services::{AuthConfig, Result, ServiceError},
-    snapshots::Snapshots,
+    snapshots::{Snapshots, chain_ids},
     state::{self, ContainerRecord, Folders},
 };
 
@@ -21,7 +21,10 @@ pub struct Images {
     pub(crate) store: Arc<ImageStore>,
     pub(crate) snapshots: Arc<Snapshots>,
     fetching: Arc<Locks>,
-    /// Held by those who are about to use images, and alone by those who remove one.
+    /// One at a time unpacks a chain of layers.
+    unpacking: Arc<Locks>,
+    /// Held by those who are about to use images or look for their layers, and alone by those who remove one. Never for long: whoever
+    /// waits to be alone keeps the others waiting.
     in_use: Arc<RwLock<()>>,
     registries: PathBuf,
     folders: Folders,
@@ -35,6 +38,7 @@ impl Images {
             store: Arc::new(ImageStore::open(&folders.root)?),
             snapshots: Arc::new(Snapshots::new(folders.snapshots())),
             fetching: Arc::default(),
+            unpacking: Arc::default(),
             in_use: Arc::default(),
             registries,
             folders,
@@ -84,23 +88,50 @@ impl Images {
         blocking(move || Ok(store.import(&archive)?)).await
     }
 
+    /// Unpacks those layers of an image that are not yet. Other images may be unpacked, used and removed meanwhile.
+    pub(crate) async fn unpack(&self, image: &ImageRecord) -> Result<()> {
+        let image = self.snapshots.keep(image);
+        for (index, chain) in chain_ids(&image).into_iter().enumerate() {
+            let alone = self.unpacking.lock(&chain.to_string()).await;
+            let (images, image) = (self.clone(), image.clone());
+            blocking(move || {
+                // Until it is done, also if nobody waits for it any more.
+                let _alone = alone;
+                let known = {
+                    let _using = images.using();
+                    images.snapshots.has(&chain)?
+                };
+                if !known {
+                    images.snapshots.unpack(&images.store, &image, index)?;
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
     /// Removes an image that no container has; one that is not here is no error.
     pub async fn remove(&self, image: &str) -> Result<()> {
         let Some(image) = self.find(image) else { return Ok(()) };
         let images = self.clone();
         blocking(move || {
-            let _alone = images.in_use.write().unwrap_or_else(PoisonError::into_inner);
-            for id in state::names(&images.folders.containers())? {
-                let record = images.folders.container(&id).join(state::CONTAINER);
-                let used = state::read::<ContainerRecord>(&record).is_ok_and(|used| used.has_image(&image.summary.id));
-                if used {
-                    let text = format!("image {} is used by container {id}", image.summary.id);
-                    return Err(ServiceError::FailedPrecondition(text));
+            // Its content goes when this does.
+            let _content;
+            {
+                let _alone = images.in_use.write().unwrap_or_else(PoisonError::into_inner);
+                for id in state::names(&images.folders.containers())? {
+                    let record = images.folders.container(&id).join(state::CONTAINER);
+                    let record = state::read::<ContainerRecord>(&record);
+                    if record.is_ok_and(|record| record.has_image(&image.summary.id)) {
+                        let text = format!("image {} is used by container {id}", image.summary.id);
+                        return Err(ServiceError::FailedPrecondition(text));
+                    }
                 }
+                _content = images.store.remove(&image)?;
+                images.snapshots.set_aside_unused(&images.store)?;
             }
-            images.store.remove(&image)?;
-            images.snapshots.remove_unused(&images.store)?;
-            Ok(())
+            Ok(images.snapshots.sweep()?)
         })
         .await
     }

@@ -17,6 +17,8 @@ fn archive(files: &[(&str, Vec<u8>)]) -> tempfile::NamedTempFile {
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
         header.set_mode(0o644);
+        header.set_uid(rustix::process::geteuid().as_raw().into());
+        header.set_gid(rustix::process::getegid().as_raw().into());
         builder.append_data(&mut header, path, bytes.as_slice()).expect("an entry");
     }
     let mut file = tempfile::NamedTempFile::new().expect("a file");
@@ -134,4 +136,50 @@ fn bad_archives_leave_nothing() {
     assert!(matches!(store.import(file.path()), Err(ImageError::Missing(path)) if path == "missing"));
     assert!(matches!(store.import(archive(&[("x", vec![])]).path()), Err(ImageError::NoManifest)));
     assert_eq!(fs::read_dir(folder.path().join("content/sha256")).expect("the folder").count(), 0);
+}
+
+#[tokio::test]
+async fn whatever_takes_long_to_unpack_keeps_no_other_image_waiting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let images = Images::open(folder.path(), folder.path().join("registries.yaml")).expect("it opens");
+    let layer = |text: &str| fs::read(archive(&[("file", text.into())]).path()).expect("a layer");
+    for name in ["slow", "fast", "unused"] {
+        let manifest = json!([{ "Config": "c", "RepoTags": [name], "Layers": ["l"] }]).to_string().into_bytes();
+        let files = [("l", layer(name)), ("c", config(&layer(name))), ("manifest.json", manifest)];
+        images.import(archive(&files).path()).await.expect("it is taken");
+    }
+    let [slow, fast, unused] = ["slow", "fast", "unused"].map(|name| images.find(name).expect("it is here"));
+    let is_unpacked = |image: &ImageRecord| images.snapshots.has_all(image).expect("a folder");
+    images.unpack(&unused).await.expect("it is unpacked");
+    assert!(is_unpacked(&unused));
+
+    // Whoever reads from a pipe waits until somebody writes. This one can be read once.
+    let content = images.store.content().path(&slow.layers[0].digest);
+    fs::remove_file(&content).expect("the layer was there");
+    let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &content, fifo, mode, 0).expect("a pipe");
+    let unpacking = [(), ()].map(|()| {
+        let (images, slow) = (images.clone(), slow.clone());
+        tokio::spawn(async move { images.unpack(&slow).await })
+    });
+    let pipe = tokio::task::spawn_blocking(move || fs::File::options().write(true).open(content));
+    let mut pipe = pipe.await.expect("it ends").expect("somebody reads");
+
+    let others = async {
+        images.unpack(&fast).await.expect("it is unpacked");
+        images.remove("unused").await.expect("it is removed");
+        images.remove("slow").await.expect("it is removed");
+        images.unpack(&fast).await.expect("it is there already");
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), others).await.expect("they wait for nobody");
+    assert_eq!([&slow, &fast, &unused].map(|image| is_unpacked(image)), [false, true, false]);
+
+    pipe.write_all(&layer("slow")).expect("it is read");
+    drop(pipe);
+    for unpacking in unpacking {
+        unpacking.await.expect("it ends").expect("it is unpacked");
+    }
+    assert!(is_unpacked(&slow), "also if it was removed meanwhile");
+    images.remove("fast").await.expect("it is removed");
+    assert_eq!(state::names(&folder.path().join("snapshots")).expect("the folder"), Vec::<String>::new());
 }

@@ -4,6 +4,11 @@
 //! The chain id of a layer names it together with everything below it (OCI image specification, config.md), since what a layer
 //! deletes depends on that. A folder gets its name when it is complete. Names are short, because the kernel takes one page
 //! of mount options for all layers of a container; the full id is inside.
+//!
+//! Unpacking and removing take long, so neither excludes the other or the use of what is there. [`Images`] sees to it that a chain is
+//! unpacked by one at a time, and that nobody looks for folders while unused ones lose their names.
+//!
+//! [`Images`]: crate::images::Images
 
 mod unpack;
 
@@ -12,7 +17,7 @@ use std::{
     fs,
     io::{self, BufReader},
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex, Weak},
 };
 
 use crate::{
@@ -35,14 +40,19 @@ const EMPTY: &str = "empty";
 /// Begins the names of folders that are not complete.
 const INCOMPLETE: &str = "new-";
 
+/// Begins the names of folders that are being removed: what is half gone must not have the name of something whole.
+const GONE: &str = "gone-";
+
 pub struct Snapshots {
     folder: PathBuf,
-    /// One at a time unpacks or removes.
-    changing: Mutex<()>,
+    /// Whose layers are being unpacked.
+    kept: Mutex<Vec<Weak<ImageRecord>>>,
+    /// One at a time removes.
+    sweeping: Mutex<()>,
 }
 
 /// The chain ids of an image's layers, the lowest first.
-fn chain_ids(image: &ImageRecord) -> Vec<Digest> {
+pub(crate) fn chain_ids(image: &ImageRecord) -> Vec<Digest> {
     let mut ids: Vec<Digest> = Vec::new();
     for layer in &image.layers {
         ids.push(match ids.last() {
@@ -59,46 +69,56 @@ fn name(chain: &Digest) -> String {
 
 impl Snapshots {
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, changing: Mutex::new(()) }
+        Self { folder, kept: Mutex::default(), sweeping: Mutex::default() }
     }
 
-    /// Unpacks the layers of an image that are not yet; their folders relative to that of all, the topmost first.
-    pub fn prepare(&self, images: &ImageStore, image: &ImageRecord) -> Result<Vec<String>, ImageError> {
-        let chains = chain_ids(image);
-        let _changing = locked(&self.changing);
-        let mut lower: Vec<PathBuf> = Vec::new();
-        for (chain, layer) in chains.iter().zip(&image.layers) {
-            let folder = self.folder.join(name(chain));
-            match fs::read_to_string(folder.join("chain")) {
-                Ok(known) if known == chain.to_string() => {}
-                Ok(known) => {
-                    let error = format!("another chain, {known}, has the same name");
-                    return Err(ImageError::Damaged { what: format!("the snapshot of {chain}"), error });
-                }
-                Err(_) => self.unpack(images, chain, layer, &lower)?,
+    /// Whether a chain is unpacked.
+    pub(crate) fn has(&self, chain: &Digest) -> Result<bool, ImageError> {
+        match fs::read_to_string(self.folder.join(name(chain)).join("chain")) {
+            Ok(known) if known == chain.to_string() => Ok(true),
+            Ok(known) => {
+                let error = format!("another chain, {known}, has the same name");
+                Err(ImageError::Damaged { what: format!("the snapshot of {chain}"), error })
             }
-            lower.insert(0, folder.join("fs"));
+            Err(_) => Ok(false),
         }
-        if chains.is_empty() {
+    }
+
+    /// Whether all layers of an image are unpacked.
+    pub(crate) fn has_all(&self, image: &ImageRecord) -> Result<bool, ImageError> {
+        chain_ids(image).iter().try_fold(true, |all, chain| Ok(all && self.has(chain)?))
+    }
+
+    /// The folders of an image's layers, relative to that of all, the topmost first.
+    pub(crate) fn layers(&self, image: &ImageRecord) -> io::Result<Vec<String>> {
+        if image.layers.is_empty() {
             // An overlay needs something below.
             return Ok(vec![self.empty()?]);
         }
-        Ok(chains.iter().rev().map(|chain| format!("{}/fs", name(chain))).collect())
+        Ok(chain_ids(image).iter().rev().map(|chain| format!("{}/fs", name(chain))).collect())
     }
 
-    fn unpack(
-        &self,
-        images: &ImageStore,
-        chain: &Digest,
-        layer: &crate::images::Layer,
-        lower: &[PathBuf],
-    ) -> Result<(), ImageError> {
+    /// An image whose layers stay for as long as this lives, also if the image is removed meanwhile.
+    pub(crate) fn keep(&self, image: &ImageRecord) -> Arc<ImageRecord> {
+        let image = Arc::new(image.clone());
+        let mut kept = locked(&self.kept);
+        kept.retain(|image| image.strong_count() > 0);
+        kept.push(Arc::downgrade(&image));
+        image
+    }
+
+    /// Unpacks a layer of an image that is kept; those below it are unpacked.
+    pub(crate) fn unpack(&self, images: &ImageStore, image: &ImageRecord, index: usize) -> Result<(), ImageError> {
+        let chains = chain_ids(image);
+        let (Some(chain), Some(layer)) = (chains.get(index), image.layers.get(index)) else { return Ok(()) };
+        let lower = chains.iter().take(index).rev().map(|chain| self.folder.join(name(chain)).join("fs"));
+        let lower: Vec<PathBuf> = lower.collect();
         let temporary = self.folder.join(format!("{INCOMPLETE}{}", name(chain)));
         remove_all(&temporary)?;
         fs::create_dir(&temporary)?;
         let content = BufReader::new(images.content().file(&layer.digest)?);
         let mut archive = Hashing::new(decompressed(content)?);
-        let unpacked = unpack::unpack(&mut archive, &temporary.join("fs"), lower)
+        let unpacked = unpack::unpack(&mut archive, &temporary.join("fs"), &lower)
             .map_err(|error| ImageError::Damaged {
                 what: format!("the layer {}", layer.digest),
                 error: error.to_string(),
@@ -124,8 +144,8 @@ impl Snapshots {
     }
 
     /// The layers of an image to look at, and not to write: an overlay without a writable folder needs two others.
-    pub fn prepare_readonly(&self, images: &ImageStore, image: &ImageRecord) -> Result<Vec<String>, ImageError> {
-        let mut layers = self.prepare(images, image)?;
+    pub(crate) fn layers_readonly(&self, image: &ImageRecord) -> io::Result<Vec<String>> {
+        let mut layers = self.layers(image)?;
         layers.push(self.empty()?);
         layers.dedup();
         if layers.len() == 1 {
@@ -141,27 +161,27 @@ impl Snapshots {
         Ok(format!("{EMPTY}/fs"))
     }
 
-    /// Removes the folders that no image has.
-    pub fn remove_unused(&self, images: &ImageStore) -> io::Result<()> {
-        let _changing = locked(&self.changing);
-        let images = images.all();
+    /// Takes their names from the folders that no image has. Nobody may look for folders meanwhile.
+    pub(crate) fn set_aside_unused(&self, images: &ImageStore) -> io::Result<()> {
+        let found = state::names(&self.folder)?;
+        let mut images = images.all();
+        images.extend(locked(&self.kept).iter().filter_map(Weak::upgrade));
         let mut used: BTreeSet<String> = images.iter().flat_map(|image| chain_ids(image)).map(|id| name(&id)).collect();
         if !images.is_empty() {
             used.insert(EMPTY.to_owned());
         }
-        for name in state::names(&self.folder)? {
-            if used.contains(&name) {
-                continue;
-            }
-            // What is half gone must not have the name of something whole.
-            let gone = self.folder.join(format!("{INCOMPLETE}{}", name.trim_start_matches(INCOMPLETE)));
-            if !name.starts_with(INCOMPLETE) {
-                remove_all(&gone)?;
-                fs::rename(self.folder.join(name), &gone)?;
-            }
-            remove_all(&gone)?;
+        let is_used = |name: &String| used.contains(name.trim_start_matches(INCOMPLETE)) || name.starts_with(GONE);
+        for name in found.iter().filter(|name| !is_used(name)) {
+            fs::rename(self.folder.join(name), self.folder.join(format!("{GONE}{}", state::new_id()?)))?;
         }
         Ok(())
+    }
+
+    /// Removes what was set aside, now or before a crash.
+    pub(crate) fn sweep(&self) -> io::Result<()> {
+        let _sweeping = locked(&self.sweeping);
+        let names = state::names(&self.folder)?;
+        names.iter().filter(|name| name.starts_with(GONE)).try_for_each(|name| remove_all(&self.folder.join(name)))
     }
 }
 

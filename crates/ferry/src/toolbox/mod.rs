@@ -72,6 +72,13 @@ pub async fn install(runtime: &Runtime) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Unpacks the image, so that the first container that has it starts as fast as the second.
+pub async fn unpack(runtime: &Runtime) {
+    if let Err(error) = runtime.unpack(IMAGE).await {
+        tracing::warn!(%error, "the image of the toolbox is not unpacked yet");
+    }
+}
+
 /// The names of all commands.
 fn commands() -> Vec<&'static str> {
     COMMANDS.iter().map(|(name, _)| *name).collect()
