@@ -68,6 +68,8 @@ impl FurtherNodes {
             return std::future::pending().await;
         }
         let mut made = SystemTime::now();
+        // One for all turns: however often processes end, it goes on.
+        let mut due = std::pin::pin!(access::due(made));
         loop {
             let waiting = self
                 .running
@@ -76,13 +78,14 @@ impl FurtherNodes {
                 .map(|(index, node)| async move { (index, node.process.wait().await) }.boxed());
             let ended = tokio::select! {
                 ended = select_all(waiting).map(|(ended, ..)| ended) => Some(ended),
-                () = access::due(made) => None,
+                () = &mut due => None,
             };
             let Some((index, status)) = ended else {
                 match self.renew(authority, api).await {
                     Ok(()) => made = SystemTime::now(),
                     Err(error) => tracing::error!(error = format!("{error:#}"), "cannot renew the nodes' certificates"),
                 }
+                due.set(access::due(made));
                 continue;
             };
             let Some(node) = self.running.get_mut(index) else { continue };
