@@ -19,10 +19,7 @@ use nlink::netlink::{
     route::Ipv4Route,
     types::route::{RouteProtocol, RouteScope},
 };
-use tokio::{
-    sync::Notify,
-    time::{sleep, timeout},
-};
+use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Error, LOOK_EVERY, block::Block, links::open};
@@ -49,17 +46,17 @@ pub async fn run(informers: Informers, node_name: String, stop: CancellationToke
     });
     stop.run_until_cancelled(async {
         nodes.synced().await;
+        let mut told = None;
         loop {
-            match bring_about(&nodes, &node_name).await {
-                // Routes go with a link that goes down, and do not come back with it.
-                Ok(()) => {
-                    let _ = timeout(LOOK_EVERY, changed.notified()).await;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "pods of some nodes cannot be reached; trying again");
-                    sleep(AFTER_FAILURE).await;
-                }
+            let problem = bring_about(&nodes, &node_name).await.err().map(|error| error.to_string());
+            if let Some(problem) = problem.as_ref().filter(|problem| told.as_ref() != Some(*problem)) {
+                tracing::warn!(problem, "pods of some nodes cannot be reached; trying again");
             }
+            // Routes go with a link that goes down, and do not come back with it. A node that cannot be reached keeps none that
+            // changes waiting.
+            let again_after = if problem.is_some() { AFTER_FAILURE } else { LOOK_EVERY };
+            let _ = timeout(again_after, changed.notified()).await;
+            told = problem;
         }
     })
     .await;

@@ -124,9 +124,10 @@ impl Plan {
         });
         let ports: Vec<Port> = ports.collect();
         let health = spec.health_check_node_port.filter(|_| entrances.outside == Way::OutsideLocal);
-        let ranges = spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty());
-        let blocks = ranges.map(|ranges| {
-            let mut blocks: Vec<Block> = ranges.iter().filter_map(|block| block.trim().parse().ok()).collect();
+        let ranges = spec.load_balancer_source_ranges.iter().flatten();
+        // Those of IPv6 say nothing about who comes by IPv4.
+        let blocks: Vec<Block> = ranges.filter_map(|block| block.trim().parse().ok()).collect();
+        let blocks = Some(blocks).filter(|blocks| !blocks.is_empty()).map(|mut blocks| {
             if node.addresses.iter().any(|own| blocks.iter().any(|block| block.contains(*own))) {
                 // A balancer's address may be one of the node's own as well. What the node sends to it then comes from it.
                 blocks.extend(entrances.balanced_addresses.iter().map(|address| Block::around(*address, 32)));

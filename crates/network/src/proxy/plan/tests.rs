@@ -140,9 +140,9 @@ fn affinity_has_a_default() {
 
 #[test]
 fn who_may_enter_a_balanced_address_is_told_and_the_node_by_any_of_its_addresses() {
-    let entered_from = |range: &str| {
+    let entered_from = |ranges: &[&str]| {
         let spec = json!({"clusterIP": "10.96.0.1", "type": "LoadBalancer", "nodePort": 30080,
-            "loadBalancerSourceRanges": [range]});
+            "loadBalancerSourceRanges": ranges});
         let status = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.2"}]}});
         let plan = plan(with_ports(spec), status, json!([]));
         let told = |(front, blocks): &(Front, Vec<Block>)| {
@@ -151,7 +151,11 @@ fn who_may_enter_a_balanced_address_is_told_and_the_node_by_any_of_its_addresses
         plan.guarded.iter().map(told).collect::<Vec<_>>()
     };
     let balanced = "203.0.113.2".to_owned();
-    assert_eq!(entered_from("198.51.100.0/24"), [(balanced.clone(), vec!["198.51.100.0/24".to_owned()])]);
+    assert_eq!(entered_from(&["198.51.100.0/24"]), [(balanced.clone(), vec!["198.51.100.0/24".to_owned()])]);
     let with_node = ["192.0.2.0/24", "203.0.113.2/32"].map(str::to_owned).to_vec();
-    assert_eq!(entered_from("192.0.2.0/24"), [(balanced, with_node)]);
+    assert_eq!(entered_from(&["192.0.2.0/24"]), [(balanced.clone(), with_node)]);
+    // A range of IPv6 is about IPv6.
+    let of_both = entered_from(&["2001:db8::/32", " 198.51.100.0/24"]);
+    assert_eq!(of_both, [(balanced, vec!["198.51.100.0/24".to_owned()])]);
+    assert_eq!(entered_from(&["2001:db8::/32"]), []);
 }
