@@ -99,9 +99,14 @@ impl Pods {
             // The receiver ends with the agent.
             let _ = sender.send(change);
         });
-        tokio::select! {
-            () = pods.synced() => {}
-            () = stop.cancelled() => return,
+        // Which pods fit can be said once it is known what the node has.
+        let mut node = self.context.node.clone();
+        let ready = async {
+            pods.synced().await;
+            node.wait_for(Option::is_some).await.is_ok()
+        };
+        if stop.run_until_cancelled(ready).await != Some(true) {
+            return;
         }
         // In the order in which they came to be, as they were admitted the first time.
         let mut first = Vec::new();

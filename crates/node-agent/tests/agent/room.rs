@@ -1,6 +1,6 @@
 //! What a pod has of the node is free when the API hears that it is over, and not the other way round.
 
-use std::{collections::BTreeSet, pin::pin};
+use std::{collections::BTreeSet, pin::pin, time::Duration};
 
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{Node, PodStatus};
@@ -105,4 +105,25 @@ async fn a_pod_that_the_node_gives_up_has_failed_when_it_has_ended() {
             over.extend(pod.metadata.name);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_wait_until_it_is_known_what_the_node_has() {
+    let mut cluster = Cluster::new().await;
+    cluster.stop().await;
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    nodes.delete(NODE, &DeleteParams::default()).await.expect("it is deleted");
+    let mut large = container("a");
+    large["resources"] = json!({"requests": {"cpu": "1000"}});
+    cluster.create("large", json!({"containers": [large]})).await;
+    // The agent hears of the pod well before it can register.
+    let held = cluster.runtime.hold_status();
+    let register_later = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(held);
+    };
+    tokio::join!(cluster.start(), register_later);
+    let is_over = |status: &PodStatus| status.phase.as_deref() == Some("Failed");
+    assert_eq!(cluster.until("large", "rejected", is_over).await.reason.as_deref(), Some("OutOfcpu"));
+    assert!(cluster.runtime.containers().is_empty());
 }

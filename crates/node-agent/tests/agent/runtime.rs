@@ -48,6 +48,8 @@ struct State {
     slow: Option<watch::Receiver<()>>,
     /// Sandboxes stay until this is given up.
     staying: Option<watch::Receiver<()>>,
+    /// It does not say how it is until this is given up.
+    silent: Option<watch::Receiver<()>>,
 }
 
 impl State {
@@ -153,6 +155,13 @@ impl FakeRuntime {
         hold
     }
 
+    /// It does not say how it is before the answer is dropped.
+    pub fn hold_status(&self) -> watch::Sender<()> {
+        let (hold, silent) = watch::channel(());
+        self.state().silent = Some(silent);
+        hold
+    }
+
     pub fn done(&self) -> Vec<String> {
         self.state().done.clone()
     }
@@ -172,6 +181,13 @@ impl FakeRuntime {
 
     pub fn containers(&self) -> Vec<ContainerStatus> {
         self.state().containers.values().cloned().collect()
+    }
+}
+
+/// Waits until nobody holds it back any more.
+async fn given_up(held: Option<watch::Receiver<()>>) {
+    if let Some(mut held) = held {
+        while held.changed().await.is_ok() {}
     }
 }
 
@@ -199,6 +215,8 @@ impl RuntimeService for FakeRuntime {
     }
 
     async fn status(&self) -> Result<Vec<RuntimeCondition>> {
+        let silent = self.state().silent.clone();
+        given_up(silent).await;
         Ok(Vec::new())
     }
 
@@ -230,9 +248,7 @@ impl RuntimeService for FakeRuntime {
 
     async fn stop_pod_sandbox(&self, id: &str) -> Result<()> {
         let staying = self.state().staying.clone();
-        if let Some(mut staying) = staying {
-            while staying.changed().await.is_ok() {}
-        }
+        given_up(staying).await;
         let mut state = self.state();
         let inside: Vec<String> =
             state.containers.values().filter(|c| c.pod_sandbox_id == id).map(|c| c.id.clone()).collect();
@@ -440,9 +456,7 @@ impl ImageService for FakeRuntime {
             return Err(ServiceError::Internal("nobody answers".into()));
         }
         let slow = self.state().slow.clone();
-        if let Some(mut slow) = slow {
-            while slow.changed().await.is_ok() {}
-        }
+        given_up(slow).await;
         self.state().images.insert(name.to_owned());
         Ok(name.to_owned())
     }
