@@ -225,3 +225,37 @@ async fn pods_are_led_to_the_others_when_it_stops() {
     assert!(announced(&cluster).is_none());
     assert!(cluster.get("endpointslices", "kube-system", "kube-dns-there").is_some());
 }
+
+#[tokio::test]
+async fn pods_are_led_away_from_a_server_whose_node_is_lost_unless_all_are() {
+    let cluster = Cluster::new();
+    let node = |name: &str, ready: &str| {
+        cluster.put(
+            "nodes",
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}}),
+        );
+    };
+    node("here", "True");
+    node("there", "True");
+    let (_, stop) = name_server(&cluster).await;
+    let mut other = announced(&cluster).unwrap();
+    other["metadata"]["name"] = "kube-dns-there".into();
+    other["endpoints"][0]["nodeName"] = "there".into();
+    cluster.put("endpointslices", other);
+    let is = |name: &str, ready: bool| {
+        let slice = cluster.get("endpointslices", "kube-system", name).unwrap();
+        let conditions = &slice["endpoints"][0]["conditions"];
+        (&conditions["ready"], &conditions["serving"]) == (&json!(ready), &json!(ready))
+    };
+    node("here", "False");
+    node("there", "Unknown");
+    until("the other one is not asked", || is("kube-dns-there", false)).await;
+    assert!(is("kube-dns-here", true), "a node that is heard of is not lost");
+    node("here", "Unknown");
+    node("there", "True");
+    until("this one is not asked", || is("kube-dns-here", false)).await;
+    node("there", "Unknown");
+    until("all are lost, so that one may be as good as the other", || is("kube-dns-here", true)).await;
+    stop.cancel();
+}

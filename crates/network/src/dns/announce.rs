@@ -23,6 +23,8 @@ use crate::slices::SERVICE;
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-dns";
 const PORT: i32 = 53;
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const MANAGER: &str = "dns.ferry";
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// What is said of a name server, and to whom.
@@ -35,15 +37,22 @@ pub(super) struct Announcement<'a> {
 }
 
 impl Announcement<'_> {
-    /// Keeps both as they should be.
+    /// Keeps both as they should be, and leads pods away from name servers whose nodes are lost.
     pub async fn keep(&self) {
         let changed = Arc::new(Notify::new());
         let (service, mut slice) = (service(self.service_address), slice(self.listen, self.node_name.clone()));
-        wake_on_change(self.informers, Key::of(&service), &changed, |_: &Change<Service>| true);
-        wake_on_change(self.informers, Key::of(&slice), &changed, |_: &Change<EndpointSlice>| true);
+        let (service_key, slice_key) = (Key::of(&service), Key::of(&slice));
         let own_node = Key::new("", self.node_name.clone());
-        wake_on_change(self.informers, own_node.clone(), &changed, |change: &Change<Node>| {
-            !matches!(change, Change::Applied { old: Some(_), .. })
+        wake_on_change(self.informers, &changed, move |_: &Change<Service>, key| key == service_key);
+        wake_on_change(self.informers, &changed, move |change: &Change<EndpointSlice>, key| {
+            key == slice_key || is_ours(change.object())
+        });
+        wake_on_change(self.informers, &changed, {
+            let own_node = own_node.clone();
+            move |change: &Change<Node>, key| match change {
+                Change::Applied { old: Some(old), new } => is_lost(old) != is_lost(new),
+                _ => key == own_node,
+            }
         });
         let nodes = self.informers.of::<Node>();
         nodes.synced().await;
@@ -51,7 +60,7 @@ impl Announcement<'_> {
             // It goes with its node, which at the first start comes later.
             let owner = nodes.get(&own_node).and_then(|node| node.owner_ref(&()));
             slice.metadata.owner_references = owner.map(|owner| vec![owner]);
-            match self.ensure_both(&service, &slice).await {
+            match self.bring_about(&service, &mut slice).await {
                 Ok(()) => changed.notified().await,
                 Err(error) => {
                     tracing::warn!(%error, "pods do not find the name server yet; trying again");
@@ -59,6 +68,42 @@ impl Announcement<'_> {
                 }
             }
         }
+    }
+
+    /// A server whose node is lost is not to be asked, unless all are lost: one of them may still answer. All servers judge alike, this
+    /// one also about itself.
+    async fn bring_about(&self, service: &Service, own: &mut EndpointSlice) -> kube::Result<()> {
+        let is_lost = |slice: &EndpointSlice| {
+            let mut nodes = slice.endpoints.iter().flatten().filter_map(|endpoint| endpoint.node_name.clone());
+            nodes.any(|name| self.informers.of::<Node>().get(&Key::new("", name)).is_some_and(|node| is_lost(&node)))
+        };
+        let others = self.others(&Key::of(own)).into_iter().filter(|slice| is_ours(slice));
+        let (lost, found): (Vec<_>, Vec<_>) = others.partition(|slice| is_lost(slice));
+        let some_found = !is_lost(own) || !found.is_empty();
+        set_answers(own, !is_lost(own) || !some_found);
+        self.ensure_both(service, own).await?;
+        for slice in lost.iter().filter(|slice| some_found && answers(slice)) {
+            self.lead_away_from(slice).await?;
+        }
+        Ok(())
+    }
+
+    async fn lead_away_from(&self, slice: &EndpointSlice) -> kube::Result<()> {
+        let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), NAMESPACE);
+        let Some(mut there) = slices.get_opt(&Key::of(slice).name).await? else { return Ok(()) };
+        set_answers(&mut there, false);
+        match slices.replace(&Key::of(slice).name, &PostParams::default(), &there).await {
+            // A change by somebody else, of which we hear.
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
+            replaced => replaced.map(drop),
+        }
+    }
+
+    /// The slices of the others.
+    fn others(&self, own: &Key) -> Vec<Arc<EndpointSlice>> {
+        let mut all = self.informers.of::<EndpointSlice>().by_index(SERVICE, &Key::new(NAMESPACE, NAME).to_string());
+        all.retain(|slice| Key::of(&**slice) != *own);
+        all
     }
 
     async fn ensure_both(&self, service: &Service, slice: &EndpointSlice) -> kube::Result<()> {
@@ -86,10 +131,7 @@ impl Announcement<'_> {
     /// this one is back.
     pub async fn withdraw(&self) {
         let own = Key::of(&slice(self.listen, self.node_name.clone()));
-        let all = self.informers.of::<EndpointSlice>().by_index(SERVICE, &Key::new(NAMESPACE, NAME).to_string());
-        let is_ready = |endpoint: &Endpoint| endpoint.conditions.as_ref().is_none_or(|now| now.ready != Some(false));
-        let answers = |slice: &EndpointSlice| slice.endpoints.iter().flatten().any(is_ready);
-        if !all.iter().any(|slice| Key::of(&**slice) != own && answers(slice)) {
+        if !self.others(&own).iter().any(|slice| answers(slice)) {
             return;
         }
         let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), NAMESPACE);
@@ -101,17 +143,39 @@ impl Announcement<'_> {
     }
 }
 
+/// Whether a node is not heard of any more. Its machine may be off.
+fn is_lost(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "Unknown")
+}
+
+/// Whether a slice is that of a name server, here or on another node.
+fn is_ours(slice: &EndpointSlice) -> bool {
+    slice.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|manager| manager == MANAGER)
+}
+
+fn answers(slice: &EndpointSlice) -> bool {
+    let is_ready = |endpoint: &Endpoint| endpoint.conditions.as_ref().is_none_or(|now| now.ready != Some(false));
+    slice.endpoints.iter().flatten().any(is_ready)
+}
+
+fn set_answers(slice: &mut EndpointSlice, answers: bool) {
+    for endpoint in slice.endpoints.iter_mut().flatten() {
+        let conditions = endpoint.conditions.get_or_insert_default();
+        (conditions.ready, conditions.serving) = (Some(answers), Some(answers));
+    }
+}
+
 fn wake_on_change<K>(
     informers: &Informers,
-    key: Key,
     changed: &Arc<Notify>,
-    matters: impl Fn(&Change<K>) -> bool + Send + Sync + 'static,
+    matters: impl Fn(&Change<K>, Key) -> bool + Send + Sync + 'static,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let changed = Arc::downgrade(changed);
     informers.of::<K>().on_change(move |change| {
-        if let Some(changed) = changed.upgrade().filter(|_| Key::of(&**change.object()) == key && matters(change)) {
+        if let Some(changed) = changed.upgrade().filter(|_| matters(change, Key::of(&**change.object()))) {
             changed.notify_one();
         }
     });
@@ -191,11 +255,7 @@ fn slice(listen: SocketAddr, node_name: String) -> EndpointSlice {
         metadata: ObjectMeta {
             namespace: Some(NAMESPACE.to_owned()),
             name: Some(format!("{NAME}-{node_name}")),
-            labels: labels(&[
-                ("kubernetes.io/service-name", NAME),
-                ("endpointslice.kubernetes.io/managed-by", "dns.ferry"),
-                ("k8s-app", NAME),
-            ]),
+            labels: labels(&[("kubernetes.io/service-name", NAME), (MANAGED_BY, MANAGER), ("k8s-app", NAME)]),
             ..ObjectMeta::default()
         },
         address_type: if listen.is_ipv4() { "IPv4" } else { "IPv6" }.to_owned(),
