@@ -156,7 +156,8 @@ impl Inner {
         let (made, dns, hostname) = (sandbox.clone(), config.dns_config.clone(), config.hostname.clone());
         blocking(move || {
             fs::create_dir(&made.folder)?;
-            made.update(|_| ())?;
+            // Whatever there will be of a network is taken down by this.
+            made.update(|record| record.has_network = own_network)?;
             made.record().group.create()?;
             made.record().group.set_limits(&made.record().config.linux.resources)?;
             let hostname = if hostname.is_empty() { node_name() } else { hostname };
@@ -173,15 +174,15 @@ impl Inner {
         client::launch(&self.settings.shim, &sandbox.folder).await?;
         let connection = self.subscribe(sandbox).await?;
         self.follow(sandbox, connection);
+        let mut ips = Vec::new();
         if own_network {
-            sandbox.update(|record| record.has_network = true)?;
             let netns = sandbox.netns();
             let network = SandboxNetwork { pod_sandbox_id: &sandbox.id, netns: &netns, config: &config };
             let failed = |error| ServiceError::Internal(format!("failed to setup network for sandbox: {error}"));
-            let ips = self.network.set_up(network).await.map_err(failed)?;
-            sandbox.update(|record| record.ips = ips)?;
+            ips = self.network.set_up(network).await.map_err(failed)?;
         }
-        sandbox.update(|record| record.complete = true)
+        let sandbox = sandbox.clone();
+        blocking(move || sandbox.update(|record| (record.ips, record.complete) = (ips, true))).await
     }
 
     /// Ends everything that runs in a sandbox. Its records stay.
@@ -196,7 +197,6 @@ impl Inner {
             let failed =
                 |error| ServiceError::Internal(format!("failed to tear down the network of a sandbox: {error}"));
             self.network.tear_down(network).await.map_err(failed)?;
-            sandbox.update(|record| record.has_network = false)?;
         }
         // Also one that came to be when nobody followed it.
         match Connection::open(&sandbox.folder).await {
@@ -214,9 +214,12 @@ impl Inner {
         if sandbox.set_ready(None) {
             self.tell(&sandbox.id, &sandbox.id, ContainerEventType::Stopped);
         }
-        let folder = sandbox.folder.clone();
+        let stopped = sandbox.clone();
         blocking(move || {
-            match rustix::mount::unmount(folder.join("shm"), rustix::mount::UnmountFlags::DETACH) {
+            if record.has_network {
+                stopped.update(|record| record.has_network = false)?;
+            }
+            match rustix::mount::unmount(stopped.folder.join("shm"), rustix::mount::UnmountFlags::DETACH) {
                 // It is no mount, or was never made.
                 Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
                 Err(error) => return Err(ServiceError::Internal(format!("cannot unmount shared memory: {error}"))),

@@ -32,7 +32,7 @@ impl Removals {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         let _turn = self.turn.lock().await;
         let together = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        if together.len() > 1 {
+        if !together.is_empty() {
             for link in &together {
                 match links.set_link_group(link.as_str(), GROUP).await {
                     Err(error) if !error.is_not_found() && !error.is_no_device() => return Err(error),
@@ -41,7 +41,7 @@ impl Removals {
             }
             self.remove_group().await?;
         }
-        // Alone, or in case that whoever took it along has failed.
+        // In case that whoever took it along has failed. Otherwise there is nothing to wait for.
         links.del_link_if_exists(name).await.map(drop)
     }
 
