@@ -49,10 +49,10 @@ impl Report {
     }
 }
 
-/// In milliseconds, of sorted microseconds.
+/// By the nearest rank: so many percent took no longer. In milliseconds, of sorted microseconds.
 pub fn percentile(sorted: &[u32], percent: usize) -> Option<f64> {
-    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
-    sorted.get(at).map(|micros| f64::from(*micros) / 1000.0)
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).map(|micros| f64::from(*micros) / 1000.0)
 }
 
 pub fn shown(sorted: &[u32], percent: usize) -> String {
