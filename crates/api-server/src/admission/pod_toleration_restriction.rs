@@ -57,8 +57,9 @@ impl PodTolerationRestriction {
             Some(allowed) => (allowed, "namespace"),
             None => (self.configuration.whitelist.clone(), "cluster"),
         };
-        let is_allowed = |toleration: &Value| allowed.iter().any(|wide| tolerations::covers(wide, toleration));
-        if allowed.is_empty() || given.iter().all(is_allowed) {
+        let mut wide = tolerations::Set::default();
+        allowed.iter().for_each(|toleration| wide.add(toleration));
+        if allowed.is_empty() || given.iter().all(|toleration| wide.covers(toleration)) {
             return Ok(());
         }
         Err(failure(format!(

@@ -22,6 +22,11 @@ impl Problems {
         self.len() == 0
     }
 
+    /// Will the next one be dropped?
+    pub fn is_full(&self) -> bool {
+        self.0.borrow().is_full()
+    }
+
     pub fn into_errors(self) -> Errors {
         self.0.into_inner()
     }
@@ -177,6 +182,11 @@ impl<'v, 'p> Field<'v, 'p> {
     /// How many problems there are by now, to tell whether a validator added any.
     pub fn problem_count(&self) -> usize {
         self.problems.len()
+    }
+
+    /// Is nothing told any more, so that a validator with much to tell may stop?
+    pub fn is_full(&self) -> bool {
+        self.problems.is_full()
     }
 
     pub fn missing(&self, detail: impl Into<String>) {

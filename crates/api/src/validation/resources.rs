@@ -1,6 +1,6 @@
 //! Names and amounts of resources: cpu, memory, huge pages, extended resources.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use object_model::names;
 use serde_json::Value;
@@ -134,7 +134,7 @@ pub enum Level {
 }
 
 /// `requests`, `limits` and `claims` of a container or pod.
-pub fn requirements(resources: &Field, level: Level, claim_names: &[&str], allow_indivisible_huge_pages: bool) {
+pub fn requirements(resources: &Field, level: Level, claim_names: &BTreeSet<&str>, allow_indivisible_huge_pages: bool) {
     limits_and_requests(
         resources,
         &resources.at("limits"),
@@ -202,15 +202,20 @@ fn limits_and_requests(
 }
 
 /// The resource claims a container uses must be the pod's, each once.
-fn claims(claims: &Field, known: &[&str]) {
+fn claims(claims: &Field, known: &BTreeSet<&str>) {
     let mut seen: HashSet<String> = HashSet::new();
+    // How many requests of a claim there are.
+    let mut requests: HashMap<String, usize> = HashMap::new();
     for claim in claims.each() {
+        if claim.is_full() {
+            return;
+        }
         let (name, request) = (claim.at("name").text(), claim.at("request"));
         if name.is_empty() {
             claim.missing("");
             continue;
         }
-        if seen.iter().any(|s| s == name) {
+        if seen.contains(name) {
             claim.duplicate_value(name);
         } else {
             let mut key = name.to_owned();
@@ -218,20 +223,19 @@ fn claims(claims: &Field, known: &[&str]) {
                 request.dns_label();
                 key = format!("{name}/{}", request.text());
             }
-            if seen.contains(&key) {
-                claim.duplicate_value(key.as_str());
-            } else if request.is_empty() {
-                seen.iter()
-                    .filter(|s| s.split_once('/').is_some_and(|(n, _)| n == name))
-                    .for_each(|_| claim.duplicate_value(name));
+            if seen.insert(key.clone()) {
+                let before = if request.is_empty() { requests.get(name).copied() } else { None };
+                (0..before.unwrap_or_default()).for_each(|_| claim.duplicate_value(name));
+                if let Some((of, _)) = key.split_once('/') {
+                    *requests.entry(of.to_owned()).or_default() += 1;
+                }
+            } else {
+                claim.duplicate_value(key);
             }
-            seen.insert(key);
         }
-        if !known.contains(&name) {
-            let mut sorted = known.to_vec();
-            sorted.sort_unstable();
-            let which =
-                if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", sorted.join(", ")) };
+        if !known.contains(name) {
+            let names: Vec<&str> = known.iter().copied().collect();
+            let which = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", names.join(", ")) };
             claim.tell(
                 object_model::field::ErrorKind::NotFound,
                 Some(Value::from(name)),

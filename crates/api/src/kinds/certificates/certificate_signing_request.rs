@@ -252,18 +252,15 @@ fn labels(signer: &Field, segment: &str, rule: fn(&str) -> Vec<String>) {
 }
 
 fn conditions(conditions: &Field, old: &Value) {
-    let before: Vec<&str> = old["status"]["conditions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|condition| condition["type"].as_str().unwrap_or_default())
-        .collect();
-    let both_before = before.contains(&"Approved") && before.contains(&"Denied");
-    let repeated_before = (0..before.len()).any(|i| before[..i].contains(&before[i]));
+    let listed_before = old["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let before: HashSet<&str> =
+        listed_before.iter().map(|condition| condition["type"].as_str().unwrap_or_default()).collect();
+    let both_before = before.contains("Approved") && before.contains("Denied");
+    let repeated_before = before.len() < listed_before.len();
     let mut seen: HashSet<&str> = HashSet::new();
     for condition in conditions.each() {
         let (kind, status) = (condition.at("type"), condition.at("status"));
-        if !before.contains(&"") {
+        if !before.contains("") {
             kind.required();
         }
         status.required_one_of(match kind.text() {

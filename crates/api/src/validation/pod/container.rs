@@ -1,6 +1,6 @@
 //! Containers: what all have in common, and what init containers differ in.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use object_model::names;
 
@@ -15,7 +15,7 @@ pub const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 pub struct Pod<'v, 'o> {
     /// The valid volumes by name.
     pub volumes: VolumeKinds<'v>,
-    pub claim_names: Vec<&'v str>,
+    pub claim_names: BTreeSet<&'v str>,
     pub grace_period: Option<i64>,
     pub restart_policy: &'v str,
     pub host_users: bool,

@@ -7,6 +7,8 @@ use crate::validation::{Field, paths};
 
 pub fn volume_mounts(container: &Field, volumes: &VolumeKinds) {
     let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
+    let devices_named: HashSet<&str> = devices.each().map(|device| device.at("name").text()).collect();
+    let device_paths: HashSet<&str> = devices.each().map(|device| device.at("devicePath").text()).collect();
     let mut seen = HashSet::new();
     for mount in mounts.each() {
         let (name, path) = (mount.at("name"), mount.at("mountPath"));
@@ -19,10 +21,10 @@ pub fn volume_mounts(container: &Field, volumes: &VolumeKinds) {
             path.with_text().invalid("must be unique");
         }
         seen.insert(path.text());
-        if devices.each().any(|d| d.at("name").text() == name.text()) {
+        if devices_named.contains(name.text()) {
             name.with_text().invalid("must not already exist in volumeDevices");
         }
-        if devices.each().any(|d| d.at("devicePath").text() == path.text()) {
+        if device_paths.contains(path.text()) {
             path.with_text().invalid("must not already exist as a path in volumeDevices");
         }
         let (sub_path, expression) = (mount.at("subPath"), mount.at("subPathExpr"));

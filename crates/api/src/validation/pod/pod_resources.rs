@@ -1,6 +1,6 @@
 //! Resources of a pod as a whole, and what its containers add up to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use object_model::quantity::Quantity;
 use serde_json::Value;
@@ -55,7 +55,7 @@ fn raise(total: &mut Amounts, other: Amounts) {
     }
 }
 
-pub fn pod_resources(spec: &Field, claim_names: &[&str], options: &Options) {
+pub fn pod_resources(spec: &Field, claim_names: &BTreeSet<&str>, options: &Options) {
     let whole = spec.at("resources");
     if !whole.is_set() {
         return;
