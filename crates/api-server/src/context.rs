@@ -107,21 +107,18 @@ impl Annotations {
     }
 }
 
-/// Warnings for the client, told once each in `Warning` headers.
+/// Warnings for the client, told in `Warning` headers.
 #[derive(Clone, Debug, Default)]
-pub struct Warnings(Arc<Mutex<Vec<String>>>);
+pub struct Warnings(Arc<Mutex<api::warnings::Warnings>>);
 
 impl Warnings {
     pub fn add(&self, warning: impl Into<String>) {
-        let warning = warning.into();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all.contains(&warning) {
-            all.push(warning);
-        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(warning.into());
     }
 
+    /// All that have been added, as they are told.
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_told()
     }
 }
 

@@ -10,3 +10,4 @@ pub mod kinds;
 pub mod resources;
 pub mod schemas;
 pub mod validation;
+pub mod warnings;

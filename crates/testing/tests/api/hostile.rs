@@ -68,6 +68,14 @@ async fn long_lists() {
     spec["spec"]["containers"] = named(150_000, "name");
     let mut claims = pod("q");
     claims["spec"]["containers"][0]["env"] = named(150_000, "name");
+    let mut devices = pod("d");
+    let container = &mut devices["spec"]["containers"][0];
+    container["volumeDevices"] = named(75_000, "name");
+    container["volumeMounts"] = named(75_000, "name");
+    let mut unknown = pod("u");
+    unknown["spec"]["resourceClaims"] = named(60_000, "name");
+    unknown["spec"]["containers"][0]["resources"]["claims"] =
+        (0..60_000).map(|n| json!({"name": "x", "request": n.to_string()})).collect();
     let usages: Value = (0..200_000).map(|n: usize| json!(n.to_string())).collect();
     let request =
         json!({"metadata": {"name": "r"}, "spec": {"usages": usages, "signerName": "a.b/c", "request": "aa"}});
@@ -75,11 +83,39 @@ async fn long_lists() {
         (MAPS, owned),
         ("/api/v1/namespaces/default/pods", spec),
         ("/api/v1/namespaces/default/pods", claims),
+        ("/api/v1/namespaces/default/pods", devices),
+        ("/api/v1/namespaces/default/pods", unknown),
         ("/apis/certificates.k8s.io/v1/certificatesigningrequests", request),
     ] {
         let answer = tokio::time::timeout(Duration::from_secs(45), client.post(path, &object)).await;
         let answer = answer.unwrap_or_else(|_| panic!("{path} has not answered"));
         assert!((400..500).contains(&answer.code), "{}", answer.code);
+    }
+    others_are_served(&server).await;
+}
+
+/// A small pod that can be warned of in very many ways is made in a moment, and the warnings that have room are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_warnings() {
+    let server = TestServer::embedded().await;
+    let path = "/api/v1/namespaces/default/pods?dryRun=All";
+    for (field, item, first) in [
+        ("ports", json!({"containerPort": 80}), "duplicate port definition with spec.containers[0].ports[0]"),
+        (
+            "env",
+            json!({"name": "A", "value": "x"}),
+            r#"hides previous definition of \"A\", which may be dropped when using apply"#,
+        ),
+    ] {
+        let mut warned = pod("p");
+        warned["spec"]["containers"][0][field] = vec![item; 20_000].into();
+        let answer = tokio::time::timeout(Duration::from_secs(45), server.client().post(path, &warned)).await;
+        let answer = answer.unwrap_or_else(|_| panic!("a pod with many {field} is not answered"));
+        assert_eq!(answer.code, 201, "{}", answer.text());
+        let warnings: Vec<&str> = answer.headers.get_all("warning").iter().filter_map(|w| w.to_str().ok()).collect();
+        assert_eq!(warnings.first(), Some(&&*format!("299 - \"spec.containers[0].{field}[1]: {first}\"")));
+        let told: usize = warnings.iter().map(|warning| warning.replace('\\', "").len() - "299 - \"\"".len()).sum();
+        assert!((4096..4096 + 256).contains(&told), "{told}");
     }
     others_are_served(&server).await;
 }

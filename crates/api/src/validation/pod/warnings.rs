@@ -1,6 +1,9 @@
 //! What is valid in a pod or template but probably not meant.
 
-use std::collections::{BTreeMap, HashSet};
+mod paths;
+mod ports;
+
+use std::collections::HashSet;
 
 use object_model::names;
 use serde_json::Value;
@@ -9,6 +12,7 @@ use super::annotations::APP_ARMOR;
 use super::{CONTAINER_LISTS, app_armor_profile_of_annotation};
 use crate::kinds::core::persistent_volume_claim;
 use crate::validation::{addresses, quantity};
+use crate::warnings::Warnings;
 
 const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     (
@@ -82,7 +86,7 @@ fn items(value: &Value) -> impl Iterator<Item = (usize, &Value)> {
 
 /// `at` is the path of the template with a dot, or empty for a Pod.
 fn warnings(at: &str, meta: &Value, spec: &Value) -> Vec<String> {
-    let mut all = Vec::new();
+    let mut all = Warnings::default();
     let annotations = &meta["annotations"];
     for (key, _) in spec["nodeSelector"].as_object().into_iter().flatten() {
         all.extend(deprecated_node_label(key).map(|message| format!("{at}spec.nodeSelector[{key}]: {message}")));
@@ -103,8 +107,7 @@ fn warnings(at: &str, meta: &Value, spec: &Value) -> Vec<String> {
     volumes(at, &spec["volumes"], &mut all);
     duplicates(&format!("{at}spec.hostAliases"), &spec["hostAliases"], "ip", &mut all);
     duplicates(&format!("{at}spec.imagePullSecrets"), &spec["imagePullSecrets"], "name", &mut all);
-    for (i, secret) in items(&spec["imagePullSecrets"]).filter(|(_, secret)| text(&secret["name"]).is_empty()) {
-        let _ = secret;
+    for (i, _) in items(&spec["imagePullSecrets"]).filter(|(_, secret)| text(&secret["name"]).is_empty()) {
         all.push(format!("{at}spec.imagePullSecrets[{i}].name: invalid empty name \"\""));
     }
     fractional_bytes(&format!("{at}spec.overhead"), &spec["overhead"], &mut all);
@@ -115,7 +118,7 @@ fn warnings(at: &str, meta: &Value, spec: &Value) -> Vec<String> {
     for (path, container) in containers(at, spec) {
         container_warnings(at, &path, container, annotations, spec, &mut all);
     }
-    ports(at, spec, &mut all);
+    ports::meeting(&containers(at, spec), &mut all);
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
         all.push(format!(
             "{at}spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
@@ -128,7 +131,7 @@ fn warnings(at: &str, meta: &Value, spec: &Value) -> Vec<String> {
     for (i, alias) in items(&spec["hostAliases"]) {
         all.extend(addresses::ip_warning(format_args!("{at}spec.hostAliases[{i}].ip"), text(&alias["ip"])));
     }
-    all
+    all.into_whole()
 }
 
 fn containers<'v>(at: &str, spec: &'v Value) -> Vec<(String, &'v Value)> {
@@ -136,7 +139,7 @@ fn containers<'v>(at: &str, spec: &'v Value) -> Vec<(String, &'v Value)> {
     CONTAINER_LISTS.into_iter().flat_map(list).collect()
 }
 
-fn node_affinity(at: &str, affinity: &Value, all: &mut Vec<String>) {
+fn node_affinity(at: &str, affinity: &Value, all: &mut Warnings) {
     let at = format!("{at}spec.affinity.nodeAffinity");
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     for (i, term) in items(&affinity[required]["nodeSelectorTerms"]) {
@@ -166,7 +169,7 @@ pub fn node_selector_term_warnings(path: &str, term: &Value, check_values: bool)
     all
 }
 
-fn pod_affinity(at: &str, affinity: &Value, all: &mut Vec<String>) {
+fn pod_affinity(at: &str, affinity: &Value, all: &mut Warnings) {
     let null = |path: String| format!("{path}labelSelector: a null labelSelector results in matching no pod");
     for kind in ["podAffinity", "podAntiAffinity"] {
         for (list, inner) in [
@@ -185,7 +188,7 @@ fn pod_affinity(at: &str, affinity: &Value, all: &mut Vec<String>) {
     }
 }
 
-fn duplicates(at: &str, list: &Value, field: &str, all: &mut Vec<String>) {
+fn duplicates(at: &str, list: &Value, field: &str, all: &mut Warnings) {
     let mut seen = HashSet::new();
     for (i, item) in items(list) {
         let value = text(&item[field]);
@@ -196,7 +199,7 @@ fn duplicates(at: &str, list: &Value, field: &str, all: &mut Vec<String>) {
     }
 }
 
-fn fractional_bytes(at: &str, list: &Value, all: &mut Vec<String>) {
+fn fractional_bytes(at: &str, list: &Value, all: &mut Warnings) {
     for name in ["memory", "ephemeral-storage"] {
         let amount = quantity(&list[name]);
         if amount.milli_value() % 1000 != 0 {
@@ -209,14 +212,7 @@ fn seccomp_annotation(at: &str, key: &str) -> String {
     format!("{at}metadata.annotations[{key}]: non-functional in v1.27+; use the \"seccompProfile\" field instead")
 }
 
-fn container_warnings(
-    at: &str,
-    path: &str,
-    container: &Value,
-    annotations: &Value,
-    spec: &Value,
-    all: &mut Vec<String>,
-) {
+fn container_warnings(at: &str, path: &str, container: &Value, annotations: &Value, spec: &Value, all: &mut Warnings) {
     let (name, context) = (text(&container["name"]), &container["securityContext"]);
     let key = format!("container.seccomp.security.alpha.kubernetes.io/{name}");
     if context["seccompProfile"].is_null() && annotations.get(&key).is_some() {
@@ -257,57 +253,7 @@ fn container_warnings(
     }
 }
 
-fn ports(at: &str, spec: &Value, all: &mut Vec<String>) {
-    let mut by_number: BTreeMap<(i64, &str), Vec<(String, &Value)>> = BTreeMap::new();
-    let mut by_name: BTreeMap<&str, String> = BTreeMap::new();
-    let mut name_warnings = Vec::new();
-    for (path, container) in containers(at, spec) {
-        for (i, port) in items(&container["ports"]) {
-            let path = format!("{path}.ports[{i}]");
-            let host_ip = |port: &Value| text(&port["hostIP"]).to_owned();
-            let host_port = |port: &Value| port["hostPort"].as_i64().unwrap_or_default();
-            if !host_ip(port).is_empty() && host_port(port) == 0 {
-                let (name, protocol) = (text(&port["name"]), text(&port["protocol"]));
-                let number = port["containerPort"].as_i64().unwrap_or_default();
-                all.push(format!(
-                    "{path}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} \
-                     Protocol:{protocol} HostIP:{}}}",
-                    host_ip(port)
-                ));
-            }
-            let key = (port["containerPort"].as_i64().unwrap_or_default(), text(&port["protocol"]));
-            let others = by_number.entry(key).or_default();
-            for (other_path, other) in others.iter() {
-                let same_ip = host_ip(port) == host_ip(other);
-                let (a, b) = (host_port(port), host_port(other));
-                if same_ip && a == b {
-                    all.push(format!("{path}: duplicate port definition with {other_path}"));
-                } else if a == 0 || b == 0 {
-                    all.push(format!("{path}: overlapping port definition with {other_path}"));
-                } else if a == b && (host_ip(port).is_empty() != host_ip(other).is_empty()) {
-                    all.push(format!("{path}: dangerously ambiguous port definition with {other_path}"));
-                }
-            }
-            others.push((path.clone(), port));
-            let name = text(&port["name"]);
-            if name.is_empty() {
-                continue;
-            }
-            match by_name.get(name) {
-                Some(other) => name_warnings.push(format!(
-                    "{path}: duplicate port name {name:?} with {other}, services and probes that select ports by name \
-                     will use {other}"
-                )),
-                None => {
-                    by_name.insert(name, path);
-                }
-            }
-        }
-    }
-    all.extend(name_warnings);
-}
-
-fn volumes(at: &str, volumes: &Value, all: &mut Vec<String>) {
+fn volumes(at: &str, volumes: &Value, all: &mut Warnings) {
     for (i, volume) in items(volumes) {
         let at = format!("{at}spec.volumes[{i}]");
         for (field, told, message) in DEPRECATED_VOLUMES {
@@ -322,59 +268,9 @@ fn volumes(at: &str, volumes: &Value, all: &mut Vec<String>) {
         }
     }
     for (_, volume) in items(volumes) {
-        overlapping_paths(volume, all);
+        paths::overlapping(volume, all);
     }
 }
 
-/// Files of a volume that lie on or below each other.
-fn overlapping_paths(volume: &Value, all: &mut Vec<String>) {
-    let name = text(&volume["name"]);
-    let paths_of = |source: &Value, told: &str| -> Vec<(String, String)> {
-        items(&source["items"]).map(|(_, item)| (text(&item["path"]).to_owned(), told.to_owned())).collect()
-    };
-    let mut check = |kind: &str, paths: Vec<(String, String)>| {
-        let shown = |(path, source): &(String, String)| match source.as_str() {
-            "" => format!("{path:?}"),
-            source => format!("{path:?} ({source})"),
-        };
-        let mut seen: HashSet<(String, String)> = HashSet::new();
-        for (path, source) in paths {
-            let this = (path.trim_end_matches('/').to_owned(), source);
-            for other in seen.iter().filter(|(path, _)| !path.is_empty() && !this.0.is_empty()) {
-                let (a, b) = (format!("{}/", this.0), format!("{}/", other.0));
-                if a.starts_with(&b) || b.starts_with(&a) {
-                    all.push(format!(
-                        "volume {name:?} ({kind}): overlapping paths: {} with {}",
-                        shown(&this),
-                        shown(other)
-                    ));
-                }
-            }
-            seen.insert(this);
-        }
-    };
-    check(&format!("ConfigMap {:?}", text(&volume["configMap"]["name"])), paths_of(&volume["configMap"], ""));
-    check(&format!("Secret {:?}", text(&volume["secret"]["secretName"])), paths_of(&volume["secret"], ""));
-    check("DownwardAPI", paths_of(&volume["downwardAPI"], ""));
-    let mut projected = Vec::new();
-    let mut empty_sources = 0;
-    for (_, source) in items(&volume["projected"]["sources"]) {
-        if source.as_object().is_none_or(|fields| fields.is_empty()) {
-            empty_sources += 1;
-        }
-        let named = |kind: &str| format!("{kind} {:?}", text(&source[&lower_first(kind)]["name"]));
-        projected.extend(paths_of(&source["configMap"], &named("ConfigMap")));
-        projected.extend(paths_of(&source["secret"], &named("Secret")));
-        projected.extend(paths_of(&source["downwardAPI"], "DownwardAPI"));
-        if let Some(path) = source["serviceAccountToken"]["path"].as_str() {
-            projected.push((path.to_owned(), "ServiceAccountToken".to_owned()));
-        }
-    }
-    check("Projected", projected);
-    all.extend((0..empty_sources).map(|_| format!("volume {name:?} (Projected) has no sources provided")));
-}
-
-fn lower_first(kind: &str) -> String {
-    let mut letters = kind.chars();
-    letters.next().map(|first| first.to_ascii_lowercase().to_string() + letters.as_str()).unwrap_or_default()
-}
+#[cfg(test)]
+mod tests;
