@@ -76,23 +76,28 @@ impl Request {
             };
             for extension in &asked.extensions {
                 if let ParsedExtension::SubjectAlternativeName(names) = extension.parsed_extension() {
-                    names.general_names.iter().for_each(|name| read.add(name));
+                    names.general_names.iter().try_for_each(|name| read.add(name))?;
                 }
             }
         }
         Ok(read)
     }
 
-    fn add(&mut self, name: &GeneralName<'_>) {
+    fn add(&mut self, name: &GeneralName<'_>) -> Result<(), String> {
         let (count, tag, content) = match name {
             GeneralName::RFC822Name(name) => (&mut self.emails, 0x81, name.as_bytes()),
             GeneralName::DNSName(name) => (&mut self.dns, 0x82, name.as_bytes()),
             GeneralName::URI(name) => (&mut self.uris, 0x86, name.as_bytes()),
+            // Go reads no certificate in which one has another length.
+            GeneralName::IPAddress(address) if ![4, 16].contains(&address.len()) => {
+                return Err(format!("x509: cannot parse IP address of length {}", address.len()));
+            }
             GeneralName::IPAddress(address) => (&mut self.addresses, 0x87, *address),
-            _ => return,
+            _ => return Ok(()),
         };
         *count += 1;
         self.alternative_names.extend(element(tag, content));
+        Ok(())
     }
 
     /// What is wrong with it for one of the [`SIGNERS`].

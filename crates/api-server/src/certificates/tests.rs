@@ -1,7 +1,10 @@
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, DnType, KeyPair, SanType};
 use rustls::{RootCertStore, pki_types::UnixTime, server::WebPkiClientVerifier};
 
-use super::*;
+use super::{
+    der::{element, sequence},
+    *,
+};
 use crate::authentication::client_certificate::Presented;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -134,6 +137,23 @@ fn a_request_says_one_thing() {
     let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
     let object = json!({"spec": {"request": STANDARD.encode(pem)}});
     assert!(Request::read(&object).unwrap_err().contains("cannot be read"));
+}
+
+/// Nobody who reads certificates with Go's library could read the one that would be signed.
+#[test]
+fn addresses_have_the_length_of_one() {
+    for (bytes, good) in [(0, false), (3, false), (4, true), (5, false), (16, true), (32, false)] {
+        let address = element(0x87, &vec![10; bytes]);
+        let names = CustomExtension::from_oid_content(&[2, 5, 29, 17], sequence(&[&address]));
+        let mut params = CertificateParams::default();
+        params.custom_extensions = vec![names];
+        let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+        let read = Request::signed(&json!({"spec": {"request": STANDARD.encode(pem)}}));
+        match read {
+            Ok(_) => assert!(good, "{bytes}"),
+            Err(why) => assert!(!good && why.contains(&format!("IP address of length {bytes}")), "{why}"),
+        }
+    }
 }
 
 #[test]
