@@ -1,7 +1,5 @@
 //! POST, PUT and PATCH: each is a [`Change`] that the registry carries out.
 
-use std::collections::HashSet;
-
 use async_trait::async_trait;
 use bytes::BytesMut;
 use hyper::{Request, Response, StatusCode};
@@ -25,7 +23,7 @@ use crate::{
     negotiation::Encoding,
     options::{Write, WriteOptions},
     ownership,
-    registry::{Answer, Change},
+    registry::{Answer, Change, owners},
 };
 
 pub(super) const APPLY: &str = "application/apply-patch+yaml";
@@ -39,7 +37,7 @@ pub async fn create(call: &Call<'_>, request: Request<RequestBody>) -> Result<Re
     let mut object = decode::object(&call.resource, media, &bytes, &strictness)?;
     refuse_version(&object, &options)?;
     wipe_system_fields(&mut object);
-    dedupe_owners(call, &mut object);
+    owners::told_once(&mut object, owners::When::Asked, &call.context.warnings);
     let manager = call.field_manager(&options.field_manager);
     let now = call.server.registry.clock.seconds().to_string();
     let object = ownership::on_update(&call.target(), None, object, manager, &now);
@@ -55,7 +53,7 @@ pub async fn update(call: &Call<'_>, request: Request<RequestBody>) -> Result<Re
     let strictness = Strictness::new(&options, &call.context.warnings);
     let mut object = decode::object(&call.resource, media, &bytes, &strictness)?;
     check_name(call, &object)?;
-    dedupe_owners(call, &mut object);
+    owners::told_once(&mut object, owners::When::Asked, &call.context.warnings);
     let mut change = Replace { call, object, manager: call.field_manager(&options.field_manager) };
     let answer = call.server.registry.update(&call.target(), call.context, &mut change, &options).await?;
     Ok(written(answer, encoding, &writer))
@@ -224,29 +222,5 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
         ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"]
     {
         meta.remove(field);
-    }
-}
-
-/// Each owner once.
-fn dedupe_owners(call: &Call<'_>, object: &mut Value) {
-    let owners = Meta::of(object).get("ownerReferences").and_then(Value::as_array);
-    let Some(owners) = owners.filter(|o| o.len() > 1).cloned() else { return };
-    let (mut kept, mut duplicates, mut seen) = (Vec::with_capacity(owners.len()), Vec::new(), HashSet::new());
-    for owner in owners {
-        if seen.insert(owner.to_string()) {
-            kept.push(owner);
-        } else {
-            duplicates.push(owner["uid"].as_str().unwrap_or_default().to_owned());
-        }
-    }
-    if !duplicates.is_empty() {
-        let list = duplicates.join(", ");
-        call.context.warnings.add(format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
-             reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {list}"
-        ));
-        if let Some(fields) = object.as_object_mut() {
-            MetaMut::of(fields).set_list("ownerReferences", kept);
-        }
     }
 }

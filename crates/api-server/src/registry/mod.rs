@@ -9,6 +9,7 @@
 
 pub mod companions;
 mod delete;
+pub mod owners;
 mod read;
 mod selection;
 pub(crate) mod services;

@@ -255,7 +255,6 @@ fn page(
     }
 }
 
-/// A continue token whose revision is gone carries on, if the client wants, at whatever is current.
 /// Why the state at a revision cannot be had, by one who goes on at a key.
 fn unknown_past(error: storage::Error, from: Option<&str>) -> Status {
     match (error, from) {
@@ -264,6 +263,7 @@ fn unknown_past(error: storage::Error, from: Option<&str>) -> Status {
     }
 }
 
+/// A continue token whose revision is gone carries on, if the client wants, at whatever is current.
 fn expired_continue(start: &str) -> Status {
     let mut status = Status::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list without \

@@ -14,7 +14,7 @@ use object_model::{
 use serde_json::Value;
 use storage::{Compare, Expected, KeyValue, Operation, Outcome, Revision, Transaction};
 
-use super::{Answer, Registry, companions::Companions, store_error};
+use super::{Answer, Registry, companions::Companions, owners, store_error};
 use crate::{
     admission::{self, Attributes},
     catalogue::Target,
@@ -114,6 +114,7 @@ impl Registry {
         };
         settle_namespace(target, &mut object)?;
         self.admission.mutate(&attributes, &mut object).await?;
+        owners::told_once(&mut object, owners::When::Admitted, &context.warnings);
         self.fill_system_fields(&mut object);
         let mut left = COMPANION_ATTEMPTS;
         loop {
@@ -264,6 +265,7 @@ impl Registry {
             dry_run: options.dry_run,
         };
         self.admission.mutate(&attributes, &mut object).await?;
+        owners::told_once(&mut object, owners::When::Admitted, &context.warnings);
         let mut companions = match self.keeper(target) {
             Some(keeper) if target.subresource.is_empty() => {
                 self.cache.fresh().await.map_err(store_error)?;

@@ -112,7 +112,8 @@ tests! {
     admission: refused_objects_cost_nothing, limits_and_priorities, pod_security, posts_to_pods,
         what_is_not_enforced_is_said;
     writes: create_and_read_back, generated_names, versions_guard_updates, new_objects_have_no_version_yet, put_creates_where_kubernetes_does,
-        four_patches, apply_owns_fields, dry_run_changes_nothing, unknown_fields, status_is_separate, no_change_no_revision;
+        four_patches, apply_owns_fields, dry_run_changes_nothing, unknown_fields, owners_are_named_once,
+        status_is_separate, no_change_no_revision;
     deletes: deleting, finalizers_hold, pods_go_gracefully, endless_grace_is_readable, propagation, preconditions, collections;
     evictions: budgets_are_spent, pods_that_do_not_count_go_as_they_are;
     lists: pages, versions, selectors, events_by_fields;

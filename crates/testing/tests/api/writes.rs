@@ -185,6 +185,33 @@ pub async fn unknown_fields(place: &Place) {
     client.post(&path("Sometimes"), &odd).await.refused(422);
 }
 
+/// Whichever way a second mention of an owner comes, it is dropped and told.
+pub async fn owners_are_named_once(place: &Place) {
+    let client = &place.client;
+    let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": uid});
+    let twice = json!([owner("1"), owner("2"), owner("1")]);
+    let warning = |when: &str| {
+        format!(
+            "299 - \".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in \
+             1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: 1\""
+        )
+    };
+    let mut object = configmap("a");
+    object["metadata"]["ownerReferences"] = twice.clone();
+    let path = place.core("configmaps/a");
+    let made = client.post(&place.core("configmaps"), &object).await;
+    let put = client.put(&path, &object).await;
+    let merge = client.patch(&path, MERGE_PATCH, &json!({"metadata": {"ownerReferences": twice}})).await;
+    let add = json!([{"op": "add", "path": "/metadata/ownerReferences", "value": twice}]);
+    let json_patch = client.patch(&path, JSON_PATCH, &add).await;
+    let after = " after mutating admission happens";
+    for (answer, code, when) in [(made, 201, ""), (put, 200, ""), (merge, 200, after), (json_patch, 200, after)] {
+        assert_eq!(answer.headers.get_all("warning").iter().count(), 1);
+        assert_eq!(answer.header("warning"), warning(when));
+        assert_eq!(answer.expect(code)["metadata"]["ownerReferences"], json!([owner("1"), owner("2")]));
+    }
+}
+
 pub async fn status_is_separate(place: &Place) {
     let client = &place.client;
     let created = place.create("pods", &pod("p")).await;
