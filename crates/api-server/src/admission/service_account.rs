@@ -7,7 +7,10 @@ use object_model::{meta::Meta, names, status::Status, value::Fields};
 use serde_json::{Value, json};
 
 use super::{Attributes, CONTAINERS, Lookup, Operation, Plugin, Request, failure};
-use crate::watch_cache::{Scope, WatchCache};
+use crate::{
+    authorization::node::references,
+    watch_cache::{Scope, WatchCache},
+};
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME_PREFIX: &str = "kube-api-access-";
@@ -189,23 +192,15 @@ fn forbidden_in(account: &Value, containers: &[Value], words: &str) -> Option<St
 
 /// A pod that its node made from a file cannot have what the API hands out.
 fn refuse_mirror(attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
-    let spec = object.field("spec").cloned().unwrap_or_default();
-    let volumes = spec.items("volumes");
-    let secret_in_env = |c: &Value| {
-        c.items("env").iter().any(|e| e.at(&["valueFrom", "secretKeyRef"]).is_some())
-            || c.items("envFrom").iter().any(|e| e.has("secretRef"))
-    };
+    let spec = object.field("spec").unwrap_or(&Value::Null);
     if !spec.text("serviceAccountName").is_empty() {
         return Err(attributes.forbidden(object, "a mirror pod may not reference service accounts"));
     }
-    if volumes.iter().any(|v| v.has("secret"))
-        || !spec.items("imagePullSecrets").is_empty()
-        || CONTAINERS.iter().any(|(list, _)| spec.items(list).iter().any(secret_in_env))
-    {
+    if references::of_pod(object).iter().any(|(kind, _)| *kind == references::Kind::Secret) {
         return Err(attributes.forbidden(object, "a mirror pod may not reference secrets"));
     }
     let sources = |v: &Value| v.object("projected").map(|p| p.items("sources").to_vec()).unwrap_or_default();
-    if volumes.iter().any(|v| sources(v).iter().any(|s| s.has("serviceAccountToken"))) {
+    if spec.items("volumes").iter().any(|v| sources(v).iter().any(|s| s.has("serviceAccountToken"))) {
         let why = "a mirror pod may not use ServiceAccountToken volume projections";
         return Err(attributes.forbidden(object, why));
     }

@@ -274,6 +274,36 @@ async fn accounts_are_set_and_lend_only_their_secrets() {
     );
 }
 
+/// Whatever would hand a secret to a pod that its node made from a file.
+#[tokio::test]
+async fn mirrors_have_no_secrets() {
+    let world = World::of(&[]).await;
+    let mirror = |volume: Value| {
+        let mut mirror = pod(json!({"containers": [{"name": "a"}], "volumes": [volume]}));
+        mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
+        mirror
+    };
+    let admit = |volume: Value| {
+        let (mirror, plugin, world) = (mirror(volume), ServiceAccount::new(&world.cache), &world);
+        async move { world.admit(plugin, PODS, &mirror, None).await }
+    };
+    for volume in [
+        json!({"secret": {"secretName": "x"}}),
+        json!({"projected": {"sources": [{"downwardAPI": {}}, {"secret": {"name": "x"}}]}}),
+        json!({"csi": {"driver": "d", "nodePublishSecretRef": {"name": "x"}}}),
+        json!({"azureFile": {"secretName": "x", "shareName": "s"}}),
+        json!({"iscsi": {"secretRef": {"name": "x"}}}),
+    ] {
+        let refused = admit(volume.clone()).await.expect_err("a secret");
+        let why = "pods \"p\" is forbidden: a mirror pod may not reference secrets";
+        assert_eq!(refused.message, why, "{volume}");
+    }
+    let token = json!({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}});
+    let refused = admit(token).await.expect_err("a token");
+    assert!(refused.message.ends_with("may not use ServiceAccountToken volume projections"), "{}", refused.message);
+    admit(json!({"csi": {"driver": "d"}})).await.expect("admitted");
+}
+
 #[tokio::test]
 async fn priorities_come_from_classes() {
     let class = |name: &str, value: i64, default: bool| {
