@@ -3,6 +3,8 @@
 //! Kubernetes judges a definition in an inner form, in which what all versions have in common stands once, above them;
 //! its messages name the places there. [`inner`] makes that form.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use object_model::schema::custom;
 use serde_json::{Map, Value, json};
@@ -89,7 +91,7 @@ fn warnings(definition: &Value, old: &Value) -> Vec<String> {
         let schemas = std::iter::once(&spec["validation"]).chain(each).map(|schema| &schema["openAPIV3Schema"]);
         schemas.filter(|schema| !schema.is_null()).flat_map(custom::unknown_formats).collect()
     };
-    let known = formats(old);
+    let known: HashSet<String> = formats(old).into_iter().collect();
     let new = formats(definition).into_iter().filter(|format| !known.contains(format));
     new.map(|format| format!("unrecognized format {format:?}")).collect()
 }

@@ -90,8 +90,8 @@ fn which_is_stored(versions: &Field) {
         let shown = list.unwrap_or_else(|| "null".to_owned());
         versions.tell(object_model::field::ErrorKind::Invalid, None, format!("{shown}: {detail}"));
     };
-    let labels: Vec<&str> = versions.each().map(|version| version.at("name").text()).collect();
-    if (0..labels.len()).any(|i| labels[..i].contains(&labels[i])) {
+    let labels: HashSet<&str> = versions.each().map(|version| version.at("name").text()).collect();
+    if labels.len() < versions.len() {
         shown("must contain unique version names");
     }
     if versions.each().filter(|version| version.at("storage").is_true()).count() != 1 {

@@ -2,6 +2,8 @@
 
 mod status;
 
+use std::collections::HashSet;
+
 use object_model::field::ErrorKind;
 use object_model::names;
 use serde_json::{Value, json};
@@ -276,7 +278,7 @@ fn failure_policy(policy: &Field, spec: &Field) {
     }
     let pod = &spec.value()["template"]["spec"];
     let containers = ["containers", "initContainers"].iter().flat_map(|l| pod[*l].as_array().into_iter().flatten());
-    let names: Vec<&str> = containers.filter_map(|container| container["name"].as_str()).collect();
+    let names: HashSet<&str> = containers.filter_map(|container| container["name"].as_str()).collect();
     for rule in rules.each() {
         let action = rule.at("action");
         match action.text() {
@@ -304,14 +306,14 @@ fn no_value(field: &Field, detail: &str) {
     field.tell(ErrorKind::Invalid, None, detail.to_owned());
 }
 
-fn exit_codes(codes: &Field, names: &[&str]) {
+fn exit_codes(codes: &Field, names: &HashSet<&str>) {
     let (operator, values, container) = (codes.at("operator"), codes.at("values"), codes.at("containerName"));
     if operator.is_empty() {
         operator.missing("valid values: [\"In\" \"NotIn\"]");
     } else {
         operator.one_of(&["In", "NotIn"]);
     }
-    if container.is_set() && !names.contains(&container.text()) {
+    if container.is_set() && !names.contains(container.text()) {
         container.invalid("must be one of the container or initContainer names in the pod template");
     }
     if values.is_empty() {
@@ -320,11 +322,12 @@ fn exit_codes(codes: &Field, names: &[&str]) {
         values.too_many(255);
     }
     let numbers: Vec<i64> = values.each().map(|value| value.number()).collect();
-    for (i, value) in values.each().enumerate() {
-        if operator.is("In") && numbers[i] == 0 {
+    let mut seen = HashSet::new();
+    for value in values.each() {
+        if operator.is("In") && value.number() == 0 {
             value.invalid("must not be 0 for the In operator");
         }
-        if numbers[..i].contains(&numbers[i]) {
+        if !seen.insert(value.number()) {
             value.duplicate();
         }
     }

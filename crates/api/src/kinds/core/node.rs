@@ -1,5 +1,7 @@
 //! Node: a machine that runs pods.
 
+use std::collections::HashSet;
+
 use object_model::names;
 use serde_json::{Value, json};
 
@@ -182,9 +184,9 @@ fn validate_update(node: &Field, old: &Value) {
     annotations(&metadata.at("annotations"));
     amounts(&status);
     declared_features(&status.at("declaredFeatures"));
-    let addresses = status.at("addresses");
-    for (i, address) in addresses.each().enumerate() {
-        if addresses.each().take(i).any(|earlier| earlier.value() == address.value()) {
+    let mut addresses = HashSet::new();
+    for address in status.at("addresses").each() {
+        if !addresses.insert(address.value().to_string()) {
             address.duplicate();
         }
     }

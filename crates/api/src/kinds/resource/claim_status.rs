@@ -1,5 +1,7 @@
 //! What a claim got, who uses it, and how its devices fare.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::claim::RequestNames;
@@ -58,7 +60,7 @@ pub fn forget_devices(claim: &mut Value, old: &Value) {
     }
 }
 
-fn devices_of(results: &Value) -> Vec<String> {
+fn devices_of(results: &Value) -> HashSet<String> {
     results.as_array().into_iter().flatten().map(device_id).collect()
 }
 
@@ -94,7 +96,7 @@ fn allocation(allocation: &Field, names: &RequestNames) {
     }
 }
 
-fn device(device: &Field, allocated: &[String]) {
+fn device(device: &Field, allocated: &HashSet<String>) {
     named_device(device);
     if device.at("shareID").is_set() {
         share_id(&device.at("shareID"));

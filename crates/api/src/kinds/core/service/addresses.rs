@@ -1,5 +1,7 @@
 //! The addresses of a Service: cluster IPs, their families, and the ports that go with its type.
 
+use std::collections::{HashMap, HashSet};
+
 use object_model::field::Errors;
 use serde_json::{Value, json};
 
@@ -67,13 +69,14 @@ fn keep_allocated(spec: &mut Value, old: &Value) {
 
 /// By the name of the port, unless another port of the new Service has taken the number.
 fn keep_node_ports(spec: &mut Value, old: &Value) {
-    let ports = |spec: &Value| spec["ports"].as_array().cloned().unwrap_or_default();
+    fn ports(spec: &Value) -> impl Iterator<Item = &Value> {
+        spec["ports"].as_array().into_iter().flatten()
+    }
     let number = |port: &Value| port["nodePort"].as_i64().unwrap_or_default();
-    let (new_ports, old_ports) = (ports(spec), ports(old));
-    let taken = |n: i64| new_ports.iter().any(|port| number(port) == n);
+    let taken: HashSet<i64> = ports(spec).map(number).collect();
+    let before: HashMap<&str, i64> = ports(old).map(|port| (text(&port["name"]), number(port))).collect();
     for port in spec.each("ports").filter(|port| number(port) == 0) {
-        let before = old_ports.iter().rev().find(|before| text(&before["name"]) == text(&port["name"]));
-        if let Some(n) = before.map(number).filter(|n| *n != 0 && !taken(*n)) {
+        if let Some(n) = before.get(text(&port["name"])).filter(|n| **n != 0 && !taken.contains(n)) {
             port["nodePort"] = json!(n);
         }
     }
@@ -310,12 +313,12 @@ pub fn drop_what_the_type_lacks(service: &mut Value, old: &Value) {
             drop_if_same(spec, old, name);
         }
     }
-    let node_ports = |spec: &Value| -> Vec<i64> {
+    let node_ports = |spec: &Value| -> HashSet<i64> {
         let ports = spec["ports"].as_array().into_iter().flatten();
         ports.filter_map(|port| port["nodePort"].as_i64()).filter(|n| *n != 0).collect()
     };
     let kept = node_ports(old);
-    if needs_node_port(old) && !needs_node_port(spec) && node_ports(spec).iter().all(|n| kept.contains(n)) {
+    if needs_node_port(old) && !needs_node_port(spec) && node_ports(spec).is_subset(&kept) {
         spec.each("ports").for_each(|port| port.remove("nodePort"));
     }
     if super::needs_health_check(old) && !super::needs_health_check(spec) {

@@ -90,7 +90,7 @@ impl Known {
             overlapping.flat_map(|(key, files)| files.iter().map(move |file| (key, file))).collect();
         found.sort_unstable_by_key(|(_, file)| file.came);
         let itself = found.iter().find(|(known, file)| **known == key && file.source == source);
-        let (again, told) = (itself.is_some(), itself.map_or(0, |(_, file)| file.told));
+        let told = itself.map_or(0, |(_, file)| file.told);
         for (known, other) in found.into_iter().filter(|(_, other)| other.came >= told) {
             if all.is_full() {
                 return;
@@ -99,7 +99,7 @@ impl Known {
             all.push(format!("{volume}: overlapping paths: {} with {other}", shown(path, source)));
         }
         let same = self.files.entry(key).or_default();
-        match same.iter_mut().find(|file| again && file.source == source) {
+        match same.iter_mut().find(|file| file.source == source) {
             Some(file) => file.told = self.count,
             None => {
                 same.push(File { source: source.to_owned(), came: self.count, told: self.count });
