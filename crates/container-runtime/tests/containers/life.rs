@@ -190,7 +190,9 @@ pub async fn archive(fixture: Fixture) {
     std::fs::write(&file, whole).expect("the archive is written");
 
     let runtime = fixture.open().await;
-    runtime.images().import(&file).await.expect("the archive is taken");
+    runtime.import(&file).await.expect("the archive is taken");
+    let unpacked = std::fs::read_dir(fixture.settings().root.join("snapshots")).expect("the folder").count();
+    assert_eq!(unpacked, 2, "no container has to wait for that");
     let pod = runtime.run_pod_sandbox(fixture.pod("p")).await.expect("the sandbox runs");
     let of_image =
         |name: &str, words: &[&str]| ContainerConfig { image: "two:layers".into(), ..container(name, words) };
