@@ -42,7 +42,7 @@ pub async fn run(server: &Arc<Server>, advertise: Option<SocketAddr>) -> Result<
     fairness::ensure(server, &context.user).await?;
     server.registry.cache.fresh().await.map_err(store_error)?;
     tokio::spawn(fairness::keep(server.clone(), context.user.clone()));
-    published::keep(server, context.user.clone()).await;
+    published::keep(server, context.clone()).await;
     if let Some(advertised) = advertise {
         own_endpoints::keep(server, context.user, advertised).await;
     }

@@ -4,17 +4,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hyper::{Method, StatusCode};
+use async_trait::async_trait;
+use object_model::status::Status;
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use storage::Revision;
 
 use super::Settings;
-use crate::{Server, certificates::issue::pem, context::User, watch_cache::Scope};
+use crate::{
+    Server, bootstrap, catalogue::Target, certificates::issue::pem, context::RequestContext, options::WriteOptions,
+    registry::Change, watch_cache::Scope,
+};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
-const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The entries, by key.
@@ -43,18 +46,11 @@ impl Published {
         Self(entries)
     }
 
-    /// Adds what is missing. Says whether anything was.
-    fn add_to(&self, data: &mut Value) -> bool {
-        let mut added = false;
+    /// Adds what is missing.
+    fn add_to(&self, data: &mut Value) {
         for (key, entry) in &self.0 {
-            let before = data[*key].as_str();
-            let after = entry.added_to(before.unwrap_or_default());
-            if before != Some(&after) {
-                data[*key] = after.into();
-                added = true;
-            }
+            data[*key] = entry.added_to(data[*key].as_str().unwrap_or_default()).into();
         }
-        added
     }
 }
 
@@ -75,10 +71,22 @@ impl Entry {
     }
 }
 
+/// Adds what is missing to the ConfigMap.
+struct Add<'a>(&'a Published);
+
+#[async_trait]
+impl Change for Add<'_> {
+    async fn apply(&mut self, current: Option<&Value>) -> Result<Value, Status> {
+        let mut object = current.cloned().unwrap_or_default();
+        self.0.add_to(&mut object["data"]);
+        Ok(object)
+    }
+}
+
 /// Publishes, also when the ConfigMap is deleted later. The first time is over when this is awaited.
-pub async fn keep(server: &Arc<Server>, user: Arc<User>) {
-    let own = Own { server: server.clone(), user };
-    let mut seen = own.publish().await;
+pub async fn keep(server: &Arc<Server>, context: RequestContext) {
+    let own = Own { server: server.clone(), context };
+    let mut seen = own.try_publish().await;
     tokio::spawn(async move {
         let drain = own.server.drain.clone();
         let keep = async {
@@ -86,7 +94,7 @@ pub async fn keep(server: &Arc<Server>, user: Arc<User>) {
                 if own.gone(seen).await.is_none() {
                     tokio::time::sleep(RETRY).await;
                 }
-                seen = own.publish().await;
+                seen = own.try_publish().await;
             }
         };
         drain.run_until_cancelled(keep).await;
@@ -95,31 +103,33 @@ pub async fn keep(server: &Arc<Server>, user: Arc<User>) {
 
 struct Own {
     server: Arc<Server>,
-    user: Arc<User>,
+    context: RequestContext,
 }
 
 impl Own {
     /// The revision from which on it may be gone again, if it was published.
-    async fn publish(&self) -> Option<Revision> {
+    async fn try_publish(&self) -> Option<Revision> {
         let revision = self.server.registry.cache.applied();
-        let published = &self.server.authentication.published;
-        let named = format!("{CONFIG_MAPS}/{NAME}");
-        let (code, mut found) = self.exchange(Method::GET, &named, &Value::Null).await;
-        let (code, answer) = match code {
-            StatusCode::OK if !published.add_to(&mut found["data"]) => return Some(revision),
-            StatusCode::OK => self.exchange(Method::PUT, &named, &found).await,
-            StatusCode::NOT_FOUND => {
-                let mut object = json!({"metadata": {"name": NAME}, "data": {}});
-                published.add_to(&mut object["data"]);
-                self.exchange(Method::POST, CONFIG_MAPS, &object).await
+        match self.publish().await {
+            Ok(()) => Some(revision),
+            Err(problem) => {
+                tracing::warn!(%problem, "cannot yet publish by which authorities users are known");
+                None
             }
-            _ => (code, found),
-        };
-        if code.is_success() {
-            return Some(revision);
         }
-        tracing::warn!(problem = %answer["message"], "cannot yet publish by which authorities users are known");
-        None
+    }
+
+    async fn publish(&self) -> Result<(), Status> {
+        let Self { server, context } = self;
+        let meta = json!({"name": NAME, "namespace": NAMESPACE});
+        let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {}});
+        server.authentication.published.add_to(&mut object["data"]);
+        bootstrap::create(server, context, "", "configmaps", object).await?;
+        let served = server.catalogue.served();
+        let Some(resource) = served.find("", "v1", "configmaps") else { return Ok(()) };
+        let target = Target { resource, subresource: "", namespace: NAMESPACE, name: NAME };
+        let mut add = Add(&server.authentication.published);
+        server.registry.update(&target, context, &mut add, &WriteOptions::default()).await.map(drop)
     }
 
     /// Waits until it is deleted after this revision; `None` if there is no telling.
@@ -130,10 +140,6 @@ impl Own {
         let mut watcher = cache.watch(scope, since?).ok()?;
         while watcher.next().await.ok()?.after.is_some() {}
         Some(())
-    }
-
-    async fn exchange(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
-        self.server.exchange(&self.user, method, path, body).await
     }
 }
 
@@ -152,15 +158,18 @@ mod tests {
         };
         let mut data = json!({"another": "stays"});
         let first = Published::of(&settings(1, "one"));
-        assert!(first.add_to(&mut data));
-        assert!(!first.add_to(&mut data), "all is there");
-        assert!(Published::of(&settings(2, "two")).add_to(&mut data));
+        first.add_to(&mut data);
+        let once = data.clone();
+        first.add_to(&mut data);
+        assert_eq!(data, once, "all is there");
+        Published::of(&settings(2, "two")).add_to(&mut data);
         assert_eq!(data["client-ca-file"], pem(&der(1)) + &pem(&der(2)));
         assert_eq!(data["requestheader-client-ca-file"], pem(&der(9)));
         assert_eq!(data["requestheader-allowed-names"], r#"["one","two"]"#);
         assert_eq!(data["requestheader-username-headers"], r#"["X-Remote-User"]"#);
         assert_eq!(data["another"], "stays");
         let mut alone = json!({});
-        assert!(!Published::of(&Settings::default()).add_to(&mut alone), "nothing is known by certificates");
+        Published::of(&Settings::default()).add_to(&mut alone);
+        assert_eq!(alone, json!({}), "nothing is known by certificates");
     }
 }

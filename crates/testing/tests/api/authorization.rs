@@ -121,7 +121,7 @@ async fn the_matrix() {
             "x",
             Method::GET,
             format!("{core}/kube-system/configmaps/extension-apiserver-authentication"),
-            404,
+            200,
         ),
         ("system:kube-controller-manager", "x", Method::GET, "/api/v1/secrets".into(), 200),
         ("system:kube-controller-manager", "x", Method::DELETE, "/api/v1/nodes/n".into(), 403),
