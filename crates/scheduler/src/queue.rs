@@ -1,9 +1,10 @@
 //! Pods that wait for a node.
 //!
 //! A pod is in one place: `active` (to be tried, best first), `backing off` (to be tried, but not at once again),
-//! `unschedulable` (to be tried when something happened that could help it, or after five minutes), or `gated` (not to be tried until
-//! its gates are gone, or until what is being done for it has an end). When nobody is active, who backs off is tried early, the most important first of those whose time comes in
-//! the same second: waiting would help nobody. Those that failed by an error wait to the end. Time is given from outside.
+//! `unschedulable` (to be tried when something happened that could help it, or after five minutes), or `gated` (not to be
+//! tried until its gates are gone, or until what is being done for it has an end). When nobody is active, who backs off is
+//! tried early, the most important first of those whose time comes in the same second: waiting would help nobody. Those
+//! that failed by an error wait to the end. Time is given from outside.
 
 use std::{
     cmp::Reverse,
